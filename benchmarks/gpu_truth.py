@@ -15,7 +15,9 @@ marks    what the marks of a step cost the host, with and without events in the 
 cost     recorded and plain steps in turns, 40 at a time, on-off-off-on; by a stopwatch that waits
 kernels  time of kernels in the table of operations beside the sums of Nsight Systems over other steps of
          the same training, where `nsys` is there, else of torch's own profiler; whether operations and
-         what no operation covers add up to the step, in time and in each rail's energy
+         what no operation covers add up to the step, in time and in each rail's energy; what tracing
+         costs the device for each piece of work, and how long traced steps are that were played again
+         without that, beside clean ones
 energy   energy of the whole run by the sampled power beside the difference of NVML's own counter
 memory   the allocator's peak, what the driver counts, and what it has left, beside the run's figures,
          and whether its categories add up to the peak
@@ -50,6 +52,7 @@ from wattstep.schema.workload import Preparation
 PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
 MARKED: Final = 3000  # empty steps by which marks are measured
 SETTLE_S: Final = 0.3  # after which samples of the last steps are there
+BEGUN: Final = 0.85  # of the minutes, within which trainings begin: one that has goes to its end
 PROFILED: Final = 5  # steps that another profiler sums up
 NSYS_S: Final = 120  # that Nsight Systems may take for one training
 Row = Sequence[Any]
@@ -153,9 +156,10 @@ def recorded_step(
     steps = recorder.steps
 
     def marked() -> None:
-        steps.begin(machine.batch)
+        steps.samples = machine.batch
+        begun = steps.begin()
         step()
-        steps.end(float("nan"))
+        steps.end(begun, float("nan"))
 
     return marked
 
@@ -202,17 +206,16 @@ def steps_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
         "host ahead by",
         "clock ±",
     )
-    trainings: list[tuple[str, Callable[[], object], Any]] = []
     for name in in_time(options):
         training = Training(name, machine)
-        trainings.append((name, training.trainer.step, training.trainer.model))
+        step, model = training.trainer.step, training.trainer.model
+        yield _one_of_steps(name, step, model, machine, options.seconds)
     for every in (1, 10):
         ahead = Ahead(machine, every)
         for _ in range(machine.warmup):
             ahead.step()
-        trainings.append((f"host waits every {every}", ahead.step, ahead.model))
-    for name, step, model in trainings:
-        yield _one_of_steps(name, step, model, machine, options.seconds)
+        name = f"host waits every {every}"
+        yield _one_of_steps(name, ahead.step, ahead.model, machine, options.seconds)
 
 
 def _one_of_steps(
@@ -258,11 +261,12 @@ def marks_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             costs: dict[bool, list[int]] = {True: [], False: []}
             for _ in range(MARKED):
                 begin = time.perf_counter_ns()
-                steps.begin(machine.batch)
+                steps.samples = machine.batch
+                begun = steps.begin()
                 phases = steps.phases_on
                 for phase in ("data", "forward", "backward", "optimizer"):
                     steps.mark(phase)
-                steps.end(0.0)
+                steps.end(begun, 0.0)
                 costs[phases].append(time.perf_counter_ns() - begin)
             yield (
                 label,
@@ -283,6 +287,8 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             found, until = [], time.perf_counter() + options.seconds
             base = []
             while time.perf_counter() < until or len(found) < 4:
+                if found and time.perf_counter() > options.deadline:
+                    break
                 times = [
                     training.stopwatch(machine.block, step)
                     for step in (marked, plain, plain, marked)
@@ -303,14 +309,14 @@ def cost_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
 def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield (
         "training", "kernels, run", "kernels, profiler", "by", "off", "time of parts less step",
-        "energy of parts less step", "traced",
+        "energy of parts less step", "traced", "tracing costs a piece", "steps played untraced, off",
     )  # fmt: skip
     for name in in_time(options):
         training = Training(name, machine)
         with recording(machine, "every:6", training.trainer.model) as (recorder, path):
             until = time.perf_counter() + options.seconds / 2
             marked = recorded_step(recorder, training.trainer.step, training.machine)
-            latest = until + options.seconds
+            latest = min(until + options.seconds, max(until, options.deadline))
             while time.perf_counter() < until or (
                 recorder.windows < 5 and time.perf_counter() < latest
             ):
@@ -332,7 +338,16 @@ def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]
                 f"{time_off:+.1e}",
                 energy_off,
                 recorder.windows,
+                *_untraced(run),
             )
+
+
+def _untraced(run: Run) -> tuple[str, str]:
+    """What tracing cost the device for each piece of work, and how long replayed steps are beside clean ones."""
+    timeline = None if run.breakdown.reason is not None else run.breakdown.timeline
+    if timeline is None or timeline.cost is None:
+        return "no kernels", "no kernels"
+    return f"{timeline.cost.piece_s * 1e6:.2f} µs", f"{timeline.residual:+.2%}"
 
 
 def _not_conserved(document: dict[str, Any]) -> tuple[float, str]:
@@ -569,8 +584,7 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
     parser.add_argument("--train", help=argparse.SUPPRESS)  # as Nsight Systems calls it
     options = parser.parse_args(arguments)
     options.workloads = options.workloads.split(",")
-    # The slowest training may have begun just before.
-    options.deadline = time.perf_counter() + options.minutes * 60 - 3 * options.seconds
+    ends = time.perf_counter() + BEGUN * options.minutes * 60
     machine = machine or machine_of(options.processor)
     if machine.processor == "cuda" and not machine.cuda.is_available():
         print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)
@@ -579,8 +593,11 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
         profiled_training(options.train, machine)
         return 0
     page = ["# What a GPU tells", "", about(machine), ""]
-    for part in options.parts.split(","):
+    parts = options.parts.split(",")
+    for number, part in enumerate(parts):
         begin = time.perf_counter()
+        # Each has its share of what is left: a slow one takes no other's.
+        options.deadline = begin + (ends - begin) / (len(parts) - number)
         rows: list[Row] = []
         options.left_out = []
         lines = [f"## {part}", ""]
@@ -591,7 +608,7 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
         if len(rows) > 1:
             lines += [table(rows), ""]
         if options.left_out:
-            words = f"the {options.minutes:g} minutes were over"
+            words = f"its share of the {options.minutes:g} minutes was over"
             lines += [f"Left out, because {words}: {', '.join(options.left_out)}", ""]
         lines += [f"({time.perf_counter() - begin:.0f} s)", ""]
         print("\n".join(lines), flush=True)

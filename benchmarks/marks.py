@@ -153,11 +153,13 @@ def main() -> None:
     if options.device:
         queue = find_queue(StandIn(options.behind))
         assert queue is not None
-        steps.follow_device(DeviceTimeline(queue, recorder._marks))
+        steps.follow_device(DeviceTimeline(queue, steps))
 
     def run() -> None:
-        steps.begin(4.0)
-        steps.end(training.step(steps.mark))
+        steps.samples = 4.0
+        begin = steps.begin
+        begun = begin()
+        steps.end(begun, training.step(steps.mark))
 
     def script() -> None:
         with recorder.step(samples=4) as step:

@@ -306,14 +306,14 @@ from wattstep.record.recorder import Recorder
 found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
     recorder.begin_step()
-    listener = PhaseTeller(recorder)
+    listener = PhaseTeller(recorder.steps)
     block(steps=50)
     for _ in range(int(sys.argv[1])):
         found["without"].append(block())
         hooks = PhaseHooks(listener, lambda module: None)
         hooks.install(); hooks.watch_optimizers(); block(listener, 1); hooks.discover(False)
         for name, on in (("unmarked steps", False), ("marked steps", True)):
-            recorder._steps.phases_on = on
+            recorder.steps.phases_on = on
             hooks.hook_ends(on)
             found[name].append(block(listener))
         hooks.remove()

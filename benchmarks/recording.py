@@ -1,6 +1,6 @@
 """What recording costs of a training: its parts switched on and off within one process.
 
-    python benchmarks/recording.py [--parts marks,sampler,both,hooks,default,control] [--seconds 45]
+    python benchmarks/recording.py [--parts calls,marks,sampler,both,hooks,default,control] [--seconds 45]
                                    [--workload lenet] [--threads N] [--interval 10ms] [--json]
 
 60 steps at a time in the order on, off, off, on, so that what drifts falls out; the cost is the median
@@ -8,6 +8,9 @@ over quadruples with a 95 % bootstrap interval: by the clock, by the CPU time of
 (which other programs on the machine move less), and by that of its quiet steps (the lower quartile: most
 steps carry no marks of phases, and nothing came between). The parts:
 
+calls     begin and end of a plain step alone, by readings of the clock around them, in turns with
+          readings around nothing: median over steps, with a 95 % interval over blocks of 30. Other
+          programs hardly move it; what else a mark moves (caches, phases, layers) is not in it
 marks     steps and phases marked, or not; the sampler works all the while
 sampler   the sampler at work, or stopped (SIGSTOP, SIGCONT); steps are marked all the while
 both      marks and sampler
@@ -39,13 +42,16 @@ from torch.optim import optimizer as torch_optimizer
 from wattstep import workloads
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.record.recorder import Recorder, _release
+from wattstep.schema.engine import Mark, ignore_phase
 from wattstep.schema.workload import Preparation
 from wattstep.train.listener import ScriptListener
 from wattstep.workloads.torch import TorchWorkload
 
 STEPS = 60  # at a time
+CALLS = 30  # likewise, of the part of that name
+CALLS_SETTLE = 600  # steps until it is known how long one takes
 BATCH = 4
-PARTS = ("marks", "sampler", "both", "hooks", "default", "control")
+PARTS = ("calls", "marks", "sampler", "both", "hooks", "default", "control")
 WAYS = ("clock", "CPU time", "quiet steps")
 FIRST_S = 60.0  # of the default, before it is measured
 Step = Callable[[], object]
@@ -70,20 +76,41 @@ class Recorded:
         self.recorder = Recorder(
             self.folder / "run", interval=options.interval, trace=trace, model=model
         ).start()
+        self.steps = self.recorder.steps
 
     def plain(self) -> None:
         self.engine.step()
 
     def marked(self) -> None:
         """As `wattstep run` does it (`train/loop.py`)."""
-        steps = self.recorder.steps
-        steps.begin(BATCH)
+        steps = self.steps
+        steps.samples = float(BATCH)
+        begin = steps.begin
+        begun = begin()
         try:
             loss = self.engine.step(steps.mark)
         except BaseException:
             steps.abandon()
             raise
-        steps.end(loss)
+        steps.end(begun, loss)
+
+    def calls(self, marked: bool) -> tuple[int, int]:
+        """A step; what begin and end took in ns, or what nothing in their place did, and all of it."""
+        steps, now = self.steps, time.perf_counter_ns
+        mark: Mark = ignore_phase
+        before, begun = now(), 0
+        if marked:
+            steps.samples = float(BATCH)
+            begin = steps.begin
+            begun = begin()
+            mark = steps.mark
+        first = now()
+        loss = self.engine.step(mark)
+        last = now()
+        if marked:
+            steps.end(begun, loss)
+        after = now()
+        return first - before + after - last, after - before
 
     def sample(self, on: bool) -> None:
         """Stops the sampler and its collector, or has them go on."""
@@ -150,7 +177,7 @@ def abandon(recorder: Any) -> int:
     """Ends a recording without writing its tables; returns how many ticks were sampled."""
     recorder._sampling.stop()
     recorder._state = "closed"
-    recorder._marks.close()
+    recorder.steps.close()
     ticks = (recorder.path / "journal" / "ticks.bin").stat().st_size // 32
     recorder._lock.release()
     _release(recorder)
@@ -187,8 +214,31 @@ def interval(values: Any, mean: bool) -> tuple[float, float, float]:
     return float(middle(values)), float(low), float(high)
 
 
+def measure_calls(options: argparse.Namespace) -> dict[str, Any]:
+    """What begin and end of a step take by themselves."""
+    recorded = Recorded(options)
+    for _ in range(CALLS_SETTLE):
+        recorded.marked()
+    taken: dict[bool, list[Any]] = {True: [], False: []}
+    gc.collect()
+    end = time.monotonic() + options.seconds
+    while time.monotonic() < end:
+        for marked in (True, False):
+            recorded.calls(marked)
+            taken[marked].append([recorded.calls(marked) for _ in range(CALLS)])
+    recorded.close()
+    on, off = (np.array(taken[marked]) for marked in (True, False))
+    step = float(np.percentile(off[..., 1], 25)) * 1e-9
+    cost = interval((np.median(on, axis=1) - np.median(off, axis=1))[:, 0] * 1e-9, False)
+    us = [x * 1e6 for x in cost]
+    calls = {"step_us": step * 1e6, "share": [x / step for x in cost], "us": us}
+    return {"blocks": len(on), "clock": calls}
+
+
 def measure(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """The cost of one part."""
+    if part == "calls":
+        return measure_calls(options)
     recorded = Recorded(options, "auto" if part == "default" else "none")
     off: Step = recorded.marked if part == "sampler" else recorded.plain
     on: Step = recorded.plain if part == "control" else recorded.marked
@@ -232,7 +282,7 @@ def main() -> None:
     for part in options.parts.split(","):
         print(f"{part} ...", file=sys.stderr)
         results[part] = found = measure(part, options)
-        for name in WAYS:
+        for name in [way for way in WAYS if way in found]:
             one = found[name]
             share = "{:+.2%} ({:+.2%} to {:+.2%})".format(*one["share"])
             cost = "{:+.1f} µs ({:+.1f} to {:+.1f})".format(*one["us"])

@@ -87,7 +87,9 @@ def _of(module: ast.Module, names: Collection[str]) -> Iterator[Refusal]:
             ids = [keyword.value for keyword in node.keywords if keyword.arg == "id"]
             if kind in names and ids and isinstance(ids[0], ast.Constant):
                 local = {
-                    ast.unparse(each.targets[0] if isinstance(each, ast.Assign) else each.target): each.value
+                    ast.unparse(
+                        each.targets[0] if isinstance(each, ast.Assign) else each.target
+                    ): each.value
                     for each in (*module.body, *_own(scope))
                     if isinstance(each, ast.Assign | ast.AnnAssign) and each.value is not None
                 }

@@ -13,7 +13,7 @@ from wattstep.errors import WattstepError
 
 @contextmanager
 def refused(id: str, *naming: object) -> Iterator[pytest.ExceptionInfo[WattstepError]]:
-    """Expects that what stands within is refused, in a single line.
+    """Expects that what stands within is refused.
 
     Args:
         id: Of the refusal: docs/errors.md lists them, each with its class of errors.

@@ -108,3 +108,18 @@ def test_a_machine_of_many_cores_takes_one_screen_and_in_full_every_channel(
     assert all(f"cpu{n}.frequency" in full for n in range(64))
     assert "no /sys/class/number9 on this machine" in " ".join(full.split())
     assert max(map(len, full.splitlines())) <= width
+
+
+def test_what_the_total_leaves_out_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    leaves_out = "the total is A + B; leaves out the carrier board"
+    diagnosis = _diagnosis(cores=1)
+    diagnosis["total"]["note"] = leaves_out
+    (rail,) = diagnosis["sensors"][2]["channels"]
+    diagnosis["sensors"][2]["channels"] = [
+        {**rail, "name": "A", "note": f"feeds the GPU; {leaves_out}"},
+        {**rail, "name": "B", "note": leaves_out},
+    ]
+    _show(diagnosis, full=False)
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count(leaves_out) == 1
+    assert "A: feeds the GPU" in text

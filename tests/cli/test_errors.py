@@ -156,6 +156,13 @@ def test_what_a_training_process_refuses_is_one_line_too(
         assert word in line
 
 
+def test_wrong_defaults_are_refused_as_the_command_would_be(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.wattstep.run]\nsecond = 1\n")
+    line, document = told(command("run", "lenet", "--json"))
+    assert document["id"] == "unknown-default"
+    assert "second" in line
+
+
 def test_bad_input_leaves_no_run_behind(command: Any, tmp_path: Path) -> None:
     command("run", "lenet", "--steps", "0")
     command("run", "lenett")

@@ -136,6 +136,8 @@ def test_a_daily_training_alone_makes_a_report_of_figure_10(
     found = json.loads(capsys.readouterr().out)
     assert found["runs"] == []
     assert found["daily"][0]["batches"][0]["days"][0]["accuracy"]["value"] == 0.2
+    assert "paper-figure-10" in page.read_text()
+    assert "paper-figure-3" not in page.read_text()  # not asked for
     assert 'id="paper-figure-10" open' in page.read_text()
 
 

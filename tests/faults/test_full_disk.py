@@ -32,7 +32,7 @@ with wattstep.Recorder(sys.argv[1], interval="1ms", trace="none") as recorder:
         recorder.rest("evaluation")
         recorder.memory("parameters", 1)
         recorder.samples(4)
-        recorder.split_step(f"rest {kind}", 1, 2)
+        recorder.steps.split(f"rest {kind}", 1, 2)
         with recorder.step():
             recorder.phase(f"phase {kind}")
 print("trained to the end")

@@ -33,7 +33,6 @@ from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.tracer import Code, TracedStep, Tracer
 from wattstep.store.convert import convert
 from wattstep.store.files import create_folder, read_info, write_info
-from wattstep.store.marks import MarkJournal
 
 INFO = RunInfo(
     state="recording",
@@ -83,18 +82,18 @@ class PlayedRecording:
         create_folder(path)
         write_info(path, replace(INFO, **{"trace": trace, **about}))
         self.problems: list[OSError] = []
-        self._marks = MarkJournal(path / JOURNAL)
+        self.steps = StepMarker(0, 3, lambda: None, self.problems.append)
+        self.steps.open(path / JOURNAL)
         self._files = [
             os.open(path / JOURNAL / name, os.O_WRONLY | os.O_CREAT)
             for name in (OPERATIONS, DEVICE_OPERATIONS)
         ]
         windows = Windows(
-            TraceMode.parse(trace), 3, self._marks, self._files[0], print, lambda: tracer,
+            TraceMode.parse(trace), 3, self.steps, self._files[0], print, lambda: tracer,
             devices=self._files[1],
         )  # fmt: skip
-        self.steps = StepMarker(0, 3, lambda: None, self.problems.append)
-        self.steps.start(self._marks, windows, own_clock=False)
-        self.code = self._marks.code
+        self.steps.start(windows, own_clock=False)
+        self.code = self.steps.code
         if follows:
             self.follow()
 
@@ -102,11 +101,11 @@ class PlayedRecording:
         """As the recorder does, once it finds the device."""
         queue = find_queue(self.cuda)
         assert queue is not None
-        self.steps.follow_device(DeviceTimeline(queue, self._marks))
+        self.steps.follow_device(DeviceTimeline(queue, self.steps))
 
     def memory(self, category: str, size: int) -> None:
         """As `Recorder.memory`."""
-        self._marks.add(Mark.MEMORY, self._marks.code("memory", category), float(size))
+        self.steps.add(Mark.MEMORY, self.steps.code("memory", category), float(size))
 
     def sample(self, sampled: Sequence[Sampled], begin_ns: int, end_ns: int) -> None:
         """What a sampler read meanwhile, once it is known what the device did."""
@@ -132,7 +131,7 @@ class PlayedRecording:
 
     def kill(self) -> Run:
         """Ends it without a word, and opens the run."""
-        self._marks.close()
+        self.steps.close()
         for file in self._files:
             os.close(file)
         convert(self.path)

@@ -49,7 +49,8 @@ def trained(
         run.steps.layers = marks if layers else None
         codes = {name: run.code("layer", name) for name in FORWARD}
         for number in range(steps):
-            run.steps.begin(4.0)
+            run.steps.samples = 4.0
+            begun = run.steps.begin()
             run.steps.mark("data")
             gpu.launch("copy", ALONE["data"] * MS)
             run.steps.mark("forward")
@@ -67,7 +68,7 @@ def trained(
                 gpu.launch(phase, ALONE[phase] * MS)
             if number % waits_every == 0:
                 cuda.synchronize()
-            run.steps.end(0.5)
+            run.steps.end(begun, 0.5)
         if sampled:
             cuda.synchronize()
             run.sample(sensors(gpu), gpu.ran[0].start_ns, host.now_ns)
@@ -231,9 +232,10 @@ def test_a_training_on_the_host_has_its_operations(tmp_path: Path) -> None:
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda, follows=False, tracer=HostTracer(host))
         for _ in range(60):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             host.work(5 * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     assert run.breakdown.by_events is None
     assert [row["name"] for row in run.operations()] == ["launches"]
@@ -244,10 +246,10 @@ def test_a_training_on_the_host_has_its_operations(tmp_path: Path) -> None:
 def test_events_of_the_device_count_into_what_marks_of_layers_may_cost(
     tmp_path: Path, follows: bool, every: int
 ) -> None:
-    """Three pairs of marks in a step of 10 ms, 0.2 % of which is 20 µs: 12 µs by hooks alone.
+    """Six pairs of marks in every third step of 10 ms, 0.1 % of which is 10 µs: 8 µs by hooks alone.
 
     An event of the played device takes three calls of 0.7 µs and some looks at the clock, so that a
-    pair costs 4 µs and twice 2.2 µs or a little more: 25 to 30 µs.
+    pair costs 4 µs and twice 2.2 µs or a little more: 17 to 20 µs a step.
     """
     host, gpu, cuda = played()
     with played_time(host):
@@ -255,12 +257,13 @@ def test_events_of_the_device_count_into_what_marks_of_layers_may_cost(
             tmp_path / "run", cuda, follows=follows, tracer=HostTracer(host)
         )
         steps = recording.steps
-        steps.layers = PlayedLayers(3)
+        steps.layers = PlayedLayers(6)
         for _ in range(300):
-            steps.begin(4.0)
+            steps.samples = 4.0
+            begun = steps.begin()
             gpu.launch("kernel", 10 * MS)
             cuda.synchronize()
-            steps.end(0.5)
+            steps.end(begun, 0.5)
         assert steps.layers_every == every
         if follows:
             assert steps.device is not None

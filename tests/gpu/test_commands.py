@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.machine import KERNEL_NS, MB, MODEL, MS, ROOM, SHARES_MEMORY, STEP
+from tests.gpu.machine import KERNEL_NS, LOST, MB, MODEL, MS, ROOM, SHARES_MEMORY, STEP
 
 from wattstep.run import Run, load
 
@@ -64,11 +64,16 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def check(run: Run, ran: np.ndarray, kernel_ns: int = KERNEL_NS) -> None:
-    """The GPU was noticed, and each clean step holds its kernel from begin to end, where the device did it."""
+def noticed(run: Run) -> None:
+    """The GPU was noticed, and steps lie on its timeline."""
     assert run.info.processor == "cuda"
     assert run.info.device["gpu"]["name"] == "Played GPU"
     assert run.info.device_clock["device"] == run.series.steps.device == "gpu0"
+
+
+def check(run: Run, ran: np.ndarray, kernel_ns: int = KERNEL_NS) -> None:
+    """It was, and each clean step holds its kernel from begin to end, where the device did it."""
+    noticed(run)
     steps = run.series.steps
     off = OFF_NS + run.info.device_clock["uncertainty_ns"]
     clean = np.flatnonzero(steps.clean)
@@ -310,6 +315,22 @@ def test_memory_of_the_gpu_that_runs_out_is_a_result_with_the_allocator_s_accoun
     )  # fmt: skip
     assert '"out of memory"' in done.stdout
     assert "are handed out" in done.stdout
+
+
+def test_a_gpu_that_is_lost_in_the_middle_ends_the_run_in_one_line_and_keeps_it(
+    machine: Machine,
+) -> None:
+    done = machine.wattstep(
+        "run", "lenet", "--batch", "2", "--threads", "1", "--processor", "cuda", "--out", "run",
+        "--steps", "500", **{LOST: "60"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if "unspecified launch failure" in line]
+    assert len(errors) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    run = machine.run()
+    assert 50 <= len(run.series.steps.index) <= 60
+    noticed(run)
 
 
 def test_a_step_s_kernels_of_three_lengths_are_told_by_their_lengths(machine: Machine) -> None:

@@ -132,7 +132,8 @@ def trained(
             recording.memory(f"{DEVICE}{category}", 20 * MB)
         begun = host.now_ns
         for _ in range(60):
-            recording.steps.begin(float(batch))
+            recording.steps.samples = float(batch)
+            step_begun = recording.steps.begin()
             recording.steps.mark("data")
             host.work(12 * MS)
             recording.steps.mark("forward")
@@ -142,7 +143,7 @@ def trained(
             gpu.launch("backward", batch * ms * 2 / 3 * MS)
             cuda.synchronize()
             gpu.allocate(-batch * 8 * MB)
-            recording.steps.end(0.5)
+            recording.steps.end(step_begun, 0.5)
         ended = host.now_ns
         recording.steps.leave_device(wait=True)
         recording.steps.stop()

@@ -42,6 +42,29 @@ def test_what_is_resident_and_the_gpu_s_counts_once() -> None:
     assert sum(figure.value for figure in found.values()) == 8 * GIB
 
 
+def test_what_the_allocator_gave_back_before_is_not_in_use_then() -> None:
+    """2 GiB are in use; the GPU had 3 at its most, 1.5 of them free in the allocator's cache."""
+    found = shared_account(
+        {"parameters": of(1.5 * GIB), "allocator_free": of(1.5 * GIB)},
+        total=8 * GIB, left=6 * GIB, resident=1 * GIB,
+    )  # fmt: skip
+    assert {name: figure.value / GIB for name, figure in found.items()} == {
+        "gpu_parameters": 1.5, "gpu_allocator_free": 0.5, "training_on_host": 0,
+        "other_programs_and_system": 0, "left": 6,
+    }  # fmt: skip
+    assert "gone back to the driver" in str(found["gpu_allocator_free"].method)
+
+
+def test_a_peak_of_another_moment_is_no_part_of_the_account() -> None:
+    found = shared_account(
+        {"parameters": of(3 * GIB)}, total=8 * GIB, left=6 * GIB, resident=1 * GIB
+    )
+    assert found["gpu_parameters"].missing
+    assert "at another moment" in str(found["gpu_parameters"].reason)
+    known = {name: each.value / GIB for name, each in found.items() if not each.missing}
+    assert known == {"training_on_host": 1, "other_programs_and_system": 1, "left": 6}
+
+
 @pytest.fixture(scope="module")
 def tegra(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Gpu]:
     """A training on an emulated Orin Nano, whose GPU says that the memory is the host's."""

@@ -55,7 +55,8 @@ class Script:
         belong = []
         for number in range(steps):
             first = len(gpu.ran)
-            run.steps.begin(4.0)
+            run.steps.samples = 4.0
+            begun = run.steps.begin()
             host.work(self.data_ns)
             gpu.launch("copy", self.copies_ns)
             run.steps.mark("forward")
@@ -69,7 +70,7 @@ class Script:
             gpu.launch("update", 0.1 * MS)
             if self.waits_every and number % self.waits_every == 0:
                 cuda.synchronize()
-            run.steps.end(0.5)
+            run.steps.end(begun, 0.5)
             belong.append((first, len(gpu.ran)))
         return belong
 
@@ -172,8 +173,9 @@ def test_a_gpu_that_is_lost_leaves_what_was_recorded(tmp_path: Path) -> None:
         script = Script()
         script.train(recording, host, gpu, cuda, 30)
         gpu.lost = "CUDA error: unspecified launch failure\nCompile with ..."
-        recording.steps.begin(4.0)
-        recording.steps.end(0.5)
+        recording.steps.samples = 4.0
+        begun = recording.steps.begin()
+        recording.steps.end(begun, 0.5)
         assert recording.steps.device is None
         assert "gpu0 cannot be asked any more: CUDA error: unspecified" in (
             recording.steps.device_problem
@@ -189,12 +191,13 @@ def test_a_device_that_is_found_late_takes_the_steps_from_there_on(tmp_path: Pat
         for number in range(20):
             if number == 10:
                 recording.follow()
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             host.work(5 * MS)
             if number >= 10:
                 gpu.launch("kernel", 3 * MS)
                 cuda.synchronize()
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     steps = run.series.steps
     assert len(steps.index) == 20
@@ -213,12 +216,13 @@ def test_a_script_that_uses_the_device_in_part_of_its_steps(tmp_path: Path) -> N
         for number in range(90):
             if number == 31:  # the recorder looks now and then
                 recording.follow()
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             host.work(5 * MS)
             if 30 <= number < 60:
                 gpu.launch("kernel", 3 * MS)
                 cuda.synchronize()
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     steps = run.series.steps
     assert len(steps.index) == 90
@@ -236,12 +240,13 @@ def test_following_that_begins_within_a_step_leaves_that_step_the_host_s(tmp_pat
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda, follows=False)
         for number in range(60):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.launch("kernel", 3 * MS)
             if number == 20:
                 recording.follow()
             gpu.launch("kernel", 2 * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
             cuda.synchronize()
         run = recording.close()
     steps = run.series.steps
@@ -256,13 +261,14 @@ def test_a_device_that_is_reset_within_a_step_costs_its_marks_alone(tmp_path: Pa
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda)
         for number in range(60):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.lost = "CUDA error: device lost (Xid 79)" if number == 30 else gpu.lost
             host.work(4 * MS)
             if not gpu.lost:
                 gpu.launch("kernel", 2 * MS)
                 cuda.synchronize()
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     assert "Xid 79" in recording.steps.device_problem
     steps = run.series.steps
@@ -279,12 +285,13 @@ def test_first_steps_that_load_kernels_and_capture_graphs_are_warm_up(tmp_path: 
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda)
         for number in range(80):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             for kernel in range(6):
                 # New shapes each time, until all have been there.
                 gpu.launch(f"kernel {kernel} {min(number, 11)}", 1 * MS)
             cuda.synchronize()
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     steps = run.series.steps
     assert steps.warmup[:12].all()
@@ -304,12 +311,13 @@ def test_nothing_is_recorded_or_asked_for_while_a_graph_is_captured(tmp_path: Pa
 
         graph = []
         for number in range(30):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             if number == 1:
                 graph = gpu.capture(step)
             if number > 1:
                 gpu.replay(graph)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     assert len(run.series.steps.index) == 30
 
@@ -320,9 +328,10 @@ def test_of_two_gpus_the_one_that_trains_is_followed(tmp_path: Path) -> None:
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", Cuda(first, second))
         for _ in range(30):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             second.launch("kernel", 2 * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     assert run.series.steps.device == "gpu1"
     assert run.metrics["step_time"].value == pytest.approx(2e-3, rel=0.02)
@@ -344,9 +353,10 @@ def _always_busy(
         gpu.launch("before", 200 * MS)  # busy from the beginning on
         recording = PlayedRecording(path, cuda)
         for _ in range(steps):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.launch("kernel", kernel_ms * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
             if gpu.current.done_ns - host.now_ns > ahead_ms * MS:
                 host.work(kernel_ms * MS)
         run = recording.kill() if killed else recording.close()
@@ -376,17 +386,19 @@ def test_events_beside_the_work_wait_for_nothing_and_are_no_place_of_a_step(
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda)
         for _ in range(40):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.launch("kernel", 100 * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
             host.work(40 * MS)
         assert gpu.current.done_ns > host.now_ns + 2000 * MS  # the host never waited
         recording.steps.rest("evaluation")
         done_ns = gpu.current.done_ns
         cuda.synchronize()
         host.work(MS)
-        recording.steps.begin(4.0)
-        recording.steps.end(0.5)
+        recording.steps.samples = 4.0
+        begun = recording.steps.begin()
+        recording.steps.end(begun, 0.5)
         run = recording.close()
     ((begin_ns, _),) = run.series.steps.rest_ns["evaluation"]
     assert begin_ns == pytest.approx(done_ns, abs=0.2 * MS)
@@ -411,7 +423,8 @@ def test_phases_of_somebody_s_script_have_their_place_on_the_device(tmp_path: Pa
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda)
         for _ in range(30):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             forward = recording.steps.boundary()
             gpu.launch("kernel", 3 * MS)
             backward = recording.steps.boundary()
@@ -419,7 +432,7 @@ def test_phases_of_somebody_s_script_have_their_place_on_the_device(tmp_path: Pa
             # Only now is it known what ran.
             recording.steps.mark("forward", forward)
             recording.steps.mark("backward", backward)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     steps, marks = run.series.steps, run.tables.marks
     phases, rows = marks.phases(steps, np.flatnonzero(steps.clean), ("forward", "backward"))
@@ -434,9 +447,10 @@ def test_a_device_that_hangs_does_not_keep_a_recording_from_ending(tmp_path: Pat
     with played_time(host):
         recording = PlayedRecording(tmp_path / "run", cuda)
         Script().train(recording, host, gpu, cuda, 30)
-        recording.steps.begin(4.0)
+        recording.steps.samples = 4.0
+        begun = recording.steps.begin()
         gpu.launch("hangs", 3600e9)
-        recording.steps.end(0.5)
+        recording.steps.end(begun, 0.5)
         before = host.now_ns
         run = recording.close()
     assert host.now_ns - before < 6e9
@@ -450,7 +464,8 @@ def _with_a_side_stream(path: Path, kill_after: int = 0) -> tuple[Run, list[Work
     with played_time(host):
         recording = PlayedRecording(path, cuda)
         for number in range(STEPS):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             recording.steps.mark("forward")
             gpu.launch("kernel", 5 * MS)
             if number % 4 == 0:
@@ -459,7 +474,7 @@ def _with_a_side_stream(path: Path, kill_after: int = 0) -> tuple[Run, list[Work
                     recording.steps.mark("checkpoint")
             cuda.current_stream().wait_event(_now(gpu))
             host.now_ns = max(host.now_ns, gpu.current.done_ns)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
             if kill_after and number == kill_after:
                 return recording.kill(), gpu.ran
         return recording.close(), gpu.ran

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
 from wattstep.record import marking
-from wattstep.record.marking import MOST_PENDING
+from wattstep.record.marking import MOST_PENDING, StepMarker
 from wattstep.record.recorder import Recorder
+from wattstep.record.tracing.schedule import Schedule, TraceMode
+from wattstep.record.tracing.windows import Windows
+from wattstep.schema.journal import MARK, Mark
+from wattstep.store.marks import CHUNK
+
+MS = 1_000_000
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
@@ -19,35 +25,28 @@ def rows_of(run: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class Journal:
-    """Writes as the one of a recorder does, and tells when."""
-
-    def __init__(self, inner: Any, clock: Any) -> None:
-        self._inner, self._clock = inner, clock
-        self.written_ns: list[int] = []
-
-    def add(self, *arguments: Any, **named: Any) -> None:
-        self.written_ns.append(self._clock())
-        self._inner.add(*arguments, **named)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-
 def test_while_a_step_runs_nothing_is_written_and_its_end_is_stamped_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count(1_000_000_000)
     monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    written_ns: list[int] = []
+    add = StepMarker.add
+
+    def add_and_tell(*arguments: Any, **named: Any) -> None:
+        written_ns.append(next(ticks))
+        add(*arguments, **named)
+
+    monkeypatch.setattr(StepMarker, "add", add_and_tell)
     with Recorder(tmp_path / "run", trace="none") as recorder:
-        journal = recorder._steps._journal = Journal(recorder._marks, lambda: next(ticks))
         for _ in range(3):
+            written_ns.clear()
             with recorder.step():
                 for name in ("data", "forward", "backward"):
                     recorder.phase(name)
-                    assert journal.written_ns == []
+                    assert written_ns == []
                 recorder.update("net")
-            journal.written_ns.clear()
+            assert written_ns
     for row in rows_of(tmp_path / "run"):
         assert row["mark_name"] == ["data", "forward", "backward", "net"]
         # The clock counts its readings: begin, four marks, end, with nothing between.
@@ -84,7 +83,7 @@ def test_marks_of_a_step_that_is_begun_anew_are_those_since(tmp_path: Path) -> N
     with Recorder(tmp_path / "run", trace="none") as recorder:
         recorder.begin_step()
         recorder.phase("evaluated")
-        recorder.split_step("evaluation", 5, 10)
+        recorder.steps.split("evaluation", 5, 10)
         recorder.phase("forward")
         recorder.end_step()
         recorder.begin_step()
@@ -92,3 +91,43 @@ def test_marks_of_a_step_that_is_begun_anew_are_those_since(tmp_path: Path) -> N
     first, second = rows_of(tmp_path / "run")
     assert (first["start_ns"], first["mark_name"]) == (10, ["forward"])
     assert second["mark_name"] == []
+
+
+class Untraced:
+    """As `Windows`, of a recording that traces nothing."""
+
+    traced = False
+
+    def __init__(self) -> None:
+        self.schedule = Schedule(TraceMode.parse("none"), 0)
+
+
+@pytest.mark.parametrize("own_clock", [False, True])
+def test_plain_steps_lose_no_row_where_the_journal_goes_on_in_a_new_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_clock: bool
+) -> None:
+    """The clock goes on by 1 ms each time it is read, and another mark comes between some steps."""
+    count = CHUNK // MARK.size  # two chunks of marks, and a few
+    ticks = itertools.count(MS, MS)
+    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    steps = StepMarker(7, 0, lambda: None, pytest.fail)
+    steps.open(tmp_path)
+    steps.start(cast("Windows", Untraced()), own_clock=own_clock)
+    expected, with_phases = [], 0
+    for number in range(7, 7 + count):
+        if number % 100 == 99:
+            steps.add(Mark.EVALUATION, 3, 0.5, number, 0, 1)
+            expected.append((1, 0.5, Mark.EVALUATION, 3, number))
+        steps.samples = number / 3
+        begun = steps.begin()
+        with_phases += steps.phases_on
+        steps.end(begun, number / 7)
+        expected.append((begun, number / 3, Mark.STEP_START, 0, number))
+        expected.append((begun + MS, number / 7, Mark.STEP_END, 0, number))
+    steps.close()
+    rows = list(MARK.iter_unpack((tmp_path / "marks.bin").read_bytes()))
+    assert [(t, *rest) for t, _, *rest in rows] == expected
+    assert with_phases < count / 20
+    ends = [cpu for _, cpu, _, kind, _, _ in rows if kind == Mark.STEP_END]
+    assert ends == sorted(ends)
+    assert (min(ends) > 0) == (max(ends) > 0) == own_clock

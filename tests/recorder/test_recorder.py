@@ -327,7 +327,7 @@ with wattstep.Recorder(sys.argv[1], trace="none") as recorder:
             with recorder.step(samples=9):
                 recorder.phase("child")
         recorder.rest("child")
-        recorder.split_step("child", 1, 2)
+        recorder.steps.split("child", 1, 2)
         recorder.abandon_window()
         recorder.close()
         with wattstep.Recorder(sys.argv[2], trace="none") as own:  # the child's own is another matter

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 
 from wattstep.schema.figure import Figure, Missing, Status, counted, missing, weakest
+from wattstep.schema.figures import Metrics
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(max_size=20)
@@ -165,3 +166,27 @@ def test_a_missing_figure_prints_its_reason_and_is_no_number() -> None:
 def test_the_text_of_a_figure_steers_no_terminal() -> None:
     assert "\x1b" not in str(missing("J", "\x1b[2Jgone"))
     assert "\x1b" not in str(measured(unit="\x1b[2Js"))
+
+
+def test_a_prompt_shows_a_figure_and_a_run_s_figures_as_one_would_write_them() -> None:
+    time = Figure(value=0.0184, unit="s", status=Status.MEASURED, low=0.0175, high=0.0193)
+    assert repr(time) == "<Figure: 18.4 ms (17.5 to 19.3, measured)>"
+    metrics = Metrics(
+        {
+            "step_time": time,
+            "cores": (time, time),
+            "by_category": {"weights": Figure(value=4.0, unit="B", status=Status.COUNTED)},
+            "energy": missing("J", "no sensor"),
+            "power": missing("W", "no sensor"),
+            "rails": {},
+        }
+    )
+    assert repr(metrics).splitlines() == [
+        "Metrics:",
+        "  step_time: 18.4 ms (17.5 to 19.3, measured)",
+        "  cores: 18.4 ms (17.5 to 19.3, measured); 18.4 ms (17.5 to 19.3, measured)",
+        "  by_category: weights 4.00 B (counted)",
+        "  energy: missing: no sensor",
+        "  power: missing: as for energy",
+        "  rails: none",
+    ]

@@ -44,13 +44,14 @@ class Slow:
 
     phases_on = True
 
-    def begin(self, samples: float) -> None: ...
+    def begin(self) -> int:
+        return self.now_ns
 
     def step(self, phase: Any) -> float:
         self.now_ns += round(self._step_s * 1e9)
         return 1.0
 
-    def end(self, loss: float) -> None:
+    def end(self, begun_ns: int, loss: float) -> None:
         self.index += 1
         self.windows += self._next
         self._next = False

@@ -77,7 +77,7 @@ def copies(work: Work, size: FloatArray) -> tuple[Copies, ...]:
         InvalidValueError: Columns differ in length.
     """
     if len(size) != len(work):
-        raise InvalidValueError("columns of work differ in length")
+        raise InvalidValueError("columns of work differ in length", id="unequal-lengths")
     ways = [way_of(name) for name in work.names]
     lasting = work.end_ns - work.start_ns
     by_way = []

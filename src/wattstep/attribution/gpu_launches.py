@@ -41,7 +41,7 @@ def launches(work: Work, call: IntArray) -> tuple[Launches, ...]:
         InvalidValueError: Columns differ in length.
     """
     if call.shape != (len(work), 2):
-        raise InvalidValueError("columns of work differ in length")
+        raise InvalidValueError("columns of work differ in length", id="unequal-lengths")
     by_gpu = []
     for code in np.unique(work.processor).tolist():
         mine = np.flatnonzero(work.processor == code)

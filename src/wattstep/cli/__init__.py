@@ -84,7 +84,8 @@ def run_command_line() -> int:
     app.callback(invoke_without_command=True)(_show_version)
     try:
         _call(app)
-    except WattstepError as error:
+    except WattstepError as error:  # of defaults: no command has begun
+        _dump(error, "--json" in sys.argv)
         say(f"wattstep: {error}")
         return REFUSED
     except BrokenPipeError:  # whoever read us has had enough
@@ -110,13 +111,18 @@ def _refusing(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except WattstepError as error:
-            if options.get("json"):
-                from wattstep.report.json_document import dump
-
-                dump(error.document(), sys.stdout)
+            _dump(error, bool(options.get("json")))
             refuse(error)
 
     return refusing
+
+
+def _dump(error: WattstepError, as_json: bool) -> None:
+    """Prints which refusal it is, for scripts."""
+    if as_json:
+        from wattstep.report.json_document import dump
+
+        dump(error.document(), sys.stdout)
 
 
 def _call(app: typer.Typer) -> None:

@@ -36,12 +36,6 @@ COUNTED: Final = (
 )  # totals since the start tell nobody anything
 MOST_VALUES: Final = 6
 _OF_CORE: Final = re.compile(r"^cpu\d+\.")
-_CELLS: Final = (
-    ("value", ""),
-    ("resolution_seen", ""),
-    ("update_interval", "s"),
-    ("read_cost", "s"),
-)
 
 
 @with_settings("interval", "target", "full", "json", "quiet")
@@ -88,7 +82,7 @@ def _show(diagnosis: Diagnosis, full: bool) -> None:
     for line in (*lines, *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(Text(line))
     (_print_channels if full else _print_sensors)(diagnosis["sensors"], console)
-    for name, note in _channel_notes(diagnosis["sensors"]):
+    for name, note in _channel_notes(diagnosis["sensors"], str(diagnosis["total"]["note"] or "")):
         console.print(Text(f"  {name}: {note}"))
     _print_absent(diagnosis["sensors"], console, full)
     for line in (_all_of_sampler if full else _sampler)(diagnosis):
@@ -139,7 +133,13 @@ def _print_channels(sensors: Sequence[SensorFacts], console: Console) -> None:
     headings = ("value", "smallest change", "new value every", "read takes")
     table = Table("What is sampled", *headings, box=None, pad_edge=False)
     rows = [
-        (channel["name"], *(_value(channel[key], unit or channel["unit"]) for key, unit in _CELLS))
+        (
+            channel["name"],
+            _value(channel["value"], channel["unit"]),
+            _value(channel["resolution_seen"], channel["unit"]),
+            _value(channel["update_interval"], "s"),
+            _value(channel["read_cost"], "s"),
+        )
         for sensor in sensors
         for channel in sensor["channels"]
     ]
@@ -261,12 +261,13 @@ def _total(total: PowerTotal) -> str:
     return f"power in all{status}: {total['source']}{note}"
 
 
-def _channel_notes(sensors: list[SensorFacts]) -> list[tuple[str, str]]:
-    """Notes on channels, each text once: with the first channel it is of."""
+def _channel_notes(sensors: list[SensorFacts], of_the_total: str) -> list[tuple[str, str]]:
+    """Notes on channels, each text once: with the first channel it is of; without what the total says."""
     notes: dict[str, str] = {}
     for row in (row for sensor in sensors for row in sensor["channels"]):
-        if row.get("note"):
-            notes.setdefault(row["note"], row["name"])
+        note = (row.get("note") or "").removesuffix(of_the_total).removesuffix("; ")
+        if note:
+            notes.setdefault(note, row["name"])
     return [(name, note) for note, name in notes.items()]
 
 

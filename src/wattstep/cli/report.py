@@ -85,8 +85,6 @@ def _report_runs(
         line = "; ".join(run.reason for run in unreadable)
         only = {"id": unreadable[0].id} if len(unreadable) == 1 else {}
         raise error_of(only, line, otherwise=DamagedRunError)
-    # A daily training has nothing else on a page: Figure 10 is what it tells.
-    paper = paper or bool(contents.daily)
     failures = Failures()
     with stages_of("writing", quiet=quiet) as tell:
         tell(str(output))

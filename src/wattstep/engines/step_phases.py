@@ -22,7 +22,7 @@ MOST_EVENTS = (
 
 
 class Marked(Protocol):
-    """Recorder in which phases are marked."""
+    """What marks phases: the `steps` of a recorder."""
 
     @property
     def phases_on(self) -> bool:

@@ -29,8 +29,8 @@ class StepMarks(PhaseTeller):
     """
 
     def __init__(self, recorder: Recorder, processes: int = 1) -> None:
-        super().__init__(recorder, loop=False)
-        self._recorder = recorder
+        super().__init__(recorder.steps, loop=False)
+        self._recorder, self._steps = recorder, recorder.steps
         self._processes = processes
         self._open = False
         self.span = ""
@@ -72,7 +72,7 @@ class StepMarks(PhaseTeller):
         """
         if not self._open:
             return
-        now = self._recorder.stamp()
+        now = self._steps.stamp()
         self.phases.end()
         if self._broken:
             self._recorder.index += 1
@@ -108,8 +108,8 @@ class StepMarks(PhaseTeller):
     def book_span(self, name: str) -> None:
         """Books the time since the last step ended as no training; nobody had told that it would come."""
         if self._open and not self._batches:
-            now = self._recorder.stamp()
-            self._recorder.split_step(name, self._ended_ns, now)
+            now = self._steps.stamp()
+            self._steps.split(name, self._ended_ns, now)
             self.phases.begin()
             self.phases.enter(DATA)
             self._begun_ns = self._ended_ns = now

@@ -95,7 +95,7 @@ class AttachedRecorder(Recorder):
 
     def _mark_last_peak(self) -> None:
         if self._highest:
-            self._marks.add(Mark.PEAK, 0, self._highest)
+            self._steps.add(Mark.PEAK, 0, self._highest)
 
 
 def program_of(pid: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from typing import Any, Final, cast
 
@@ -11,14 +12,14 @@ from wattstep.record.device_timeline import ANCHORS, DeviceTimeline
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.journal import Mark
 from wattstep.schema.tracer import LayerMarks
-from wattstep.store.marks import MARK_WORDS, STEP_END, STEP_ROOM, STEP_START, MarkJournal
+from wattstep.store.marks import STEP_END, STEP_START, MarkJournal
 
 CHECK_NS = 10**9  # how often the recorder is asked to look after its children
 FIRST_CHECK_NS = 10**7  # until it is known how long a step takes
-PHASES_EVERY_NS = 10_000_000  # steps shorter than this carry marks of phases only now and then
+PHASES_EVERY_NS = 25_000_000  # steps shorter than this carry marks of phases only now and then
 # What a pair of layer marks costs, hooks included (measured here: 2-4 µs); events of a device beside it.
 LAYER_MARK_NS = 4_000
-LAYER_BUDGET = 0.002  # of the training time, for marks of layers
+LAYER_BUDGET = 0.001  # of the training time, for marks of layers
 MOST_PENDING = (
     4096  # marks of one step that are kept in memory; more go to the journal while it runs
 )
@@ -33,17 +34,88 @@ PHASE, UPDATE, LAYER_START, LAYER_END = map(
 unmarked: Final = cast("Callable[..., None]", {}.get)
 
 
-class StepMarker:
+class PlainSteps(MarkJournal):
+    """What a plain step touches: one that carries no marks but its own, and follows another.
+
+    Most steps are plain. What marking one takes is counted in microseconds, because the training has
+    swept the caches: each object, function and module that is touched comes from memory, and calls
+    and lookups are most of it. So the begin of a plain step is the clock itself, its end is one
+    function that looks up no global, and all that it needs lies in one object: the journal with a
+    few fields behind the journal's own.
+
+    Attributes:
+        begin: Begins a step, and gives the time in ns; 0: nothing is recorded. The clock of the
+            steps where the next step is plain.
+        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
+        index: Number of the step that runs, or of the next one.
+        mark: `phase` while the step that runs carries marks of phases, else what does nothing.
+        samples: Of the step that runs; NaN: not known.
+    """
+
+    __slots__ = (
+        "_check_at",
+        "_clock",
+        "_last_plain",
+        "_own_clock",
+        "begin",
+        "device",
+        "index",
+        "mark",
+        "samples",
+    )
+    begin: Callable[[], int]
+    mark: Callable[..., None]
+    device: DeviceTimeline | None
+    index: int
+    samples: float
+    _clock: Callable[[], int]
+    _last_plain: int  # the steps before it are plain, and so is what follows them
+    _own_clock: bool
+    _check_at: int
+
+    def end(self, begun_ns: int, loss: float) -> None:
+        """The step that runs is done.
+
+        Args:
+            begun_ns: As `begin` gave it.
+            loss: Its loss; NaN: not known.
+        """
+        clock = self._clock  # of a slot, `self._clock()` would look for a method first
+        now = clock()
+        at, index = self.at, self.index
+        # As `add_step`, whose calls would cost as much again; 32,760 is the last place for two marks.
+        if index < self._last_plain and at <= 32_760:
+            ints, floats, number = self.ints, self.floats, index << 32
+            ints[at] = begun_ns
+            floats[at + 2] = self.samples
+            ints[at + 3] = number | 1  # STEP_START
+            ints[at + 4] = now
+            if self._own_clock:
+                ints[at + 5] = process_time_ns()
+            floats[at + 6] = loss
+            ints[at + 7] = number | 2  # STEP_END
+            self.at = at + 8
+            self.index = index + 1
+            if self.device is not None or now > self._check_at:
+                self._look_after(now)
+        else:
+            self._end_rare(begun_ns, now, loss)
+
+    def _end_rare(self, begun_ns: int, now: int, loss: float) -> None:
+        """The end of any other step."""
+        raise NotImplementedError
+
+    def _look_after(self, now: int) -> None:
+        """What is due after a step that ended then."""
+        raise NotImplementedError
+
+
+class StepMarker(PlainSteps):
     """Marks steps, and within some of them phases, updates and layers.
 
-    One object for all steps. Most steps are plain: they carry no marks of phases or layers, are not
-    traced and follow another step, so that two times are all there is to keep. `_plain_until` is the
-    first step that is not. What a plain step takes is counted in microseconds, because the training
-    has swept the caches: each object, function and module that it touches comes from memory.
-    `begin` and `end` cost about half of what the form for a with statement does.
-
-    The begin of a step is stamped after all that is to be done before it, and its end before anything
-    that follows: what recording costs lies between steps.
+    One object for all steps. The begin of a step is stamped after all that is to be done before it,
+    and its end before anything that follows: what recording costs lies between steps. `begin` and
+    `end` cost about half of what the form for a with statement does.
 
     Args:
         first_step: Number of the first step.
@@ -52,12 +124,8 @@ class StepMarker:
         failed: Told of an `OSError` when marks cannot be written.
 
     Attributes:
-        index: Number of the step that runs, or of the next one.
-        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
         device_problem: Why that device cannot be asked any more; "": it can.
-        samples: Of the step that runs; NaN: not known.
         loss: Of the step that runs; NaN: not known.
-        mark: `phase` while the step that runs carries marks of phases, else what does nothing.
         phases_on: True if the step that runs carries marks of phases.
         layers: The marks of layers; None: there are none.
         layers_every: Of so many cycles of three steps with phases one carries them; 0: not known yet.
@@ -66,35 +134,26 @@ class StepMarker:
 
     __slots__ = (
         "_begun_ns",
-        "_check_at",
         "_checked",
         "_code",
         "_contiguous",
         "_cpu_ns",
         "_failed",
-        "_journal",
         "_look",
         "_marked",
         "_on",
-        "_own_clock",
         "_pending",
         "_phase_every",
-        "_plain_until",
         "_started",
         "_steady_from",
         "_windows",
-        "device",
         "device_problem",
-        "index",
         "layers",
         "layers_every",
         "loss",
-        "mark",
         "phases_on",
         "resting",
-        "samples",
     )  # fmt: skip
-    _journal: MarkJournal
     _windows: Windows
 
     def __init__(
@@ -107,16 +166,17 @@ class StepMarker:
         self.index = first_step
         self.samples = self.loss = NAN
         self.phases_on = self.resting = False
-        self.mark: Callable[..., None] = unmarked
+        self.mark = unmarked
         self.layers: LayerMarks | None = None
         self.layers_every = 0
-        self.device: DeviceTimeline | None = None
+        self.device = None
         self.device_problem = ""
         self._steady_from = first_step + warmup
         self._look, self._failed = look, failed
         self._on = False
-        self._plain_until = 0
-        self._begun_ns = 0  # of the step that runs; 0: none does
+        self._clock = perf_counter_ns
+        self.plan_anew()
+        self._begun_ns = 0  # of the step that runs, unless who began it keeps that; 0: none does
         self._marked = False  # the step that runs is no plain one
         self._started = False  # its begin is in the journal
         self._code = 0  # 1 where it is traced
@@ -128,95 +188,82 @@ class StepMarker:
         self._check_at = 0
         self._checked = (0, first_step)  # when that was last, and at which step
 
-    def start(self, journal: MarkJournal, windows: Windows, *, own_clock: bool) -> None:
-        """Steps are marked from here on.
+    def open(self, folder: Path) -> None:
+        """Makes the journal of the marks in that folder.
+
+        Raises:
+            OSError: The journal cannot be made.
+            RecordingError: The machine stores integers big end first.
+        """
+        super().__init__(folder)
+
+    def start(self, windows: Windows, *, own_clock: bool) -> None:
+        """Steps are marked from here on; the journal is open.
 
         Args:
-            journal: Takes the marks.
             windows: The tracing windows of the recording.
             own_clock: True if the CPU time of the process is read at each step.
         """
-        self._journal, self._windows, self._own_clock = journal, windows, own_clock
+        self._windows, self._own_clock = windows, own_clock
         self._on = True
 
     def stop(self) -> None:
         """Nothing is marked any more."""
         self._on = self._marked = False
         self._mark_phases(False)
-        self._plain_until = self._begun_ns = 0
+        self._begun_ns = 0
         self._pending.clear()
-        self.device = None
+        self._set_device(None)
         if self.layers is not None:
             self.layers.detach()
 
     # --- a step -----------------------------------------------------------------------------
 
     def __enter__(self) -> StepMarker:
-        if self.index < self._plain_until:
-            self._begun_ns = perf_counter_ns() if self.device is None else self.stamp()
-        else:
-            self._begin()
+        """Begins a step, and keeps when."""
+        begin = self.begin
+        self._begun_ns = begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self.end(self.loss)
+            self.end(self._begun_ns, self.loss)
+            self._begun_ns = 0
         else:
             self.abandon()
 
-    def begin(self, samples: float) -> None:
-        """A step begins, of so many samples (NaN: not known)."""
-        self.samples = samples
-        if self.index < self._plain_until:
-            self._begun_ns = perf_counter_ns() if self.device is None else self.stamp()
+    def finish(self, loss: float, now: int = 0) -> None:
+        """The step whose begin was kept is done, since `now` where that is given, as `stamp` gave it."""
+        if now:
+            self._end_rare(self._begun_ns, now, loss)
         else:
-            self._begin()
+            self.end(self._begun_ns, loss)
+        self._begun_ns = 0
 
-    def end(self, loss: float, now: int = 0) -> None:
-        """The step that runs is done, since `now` where that is given, as `stamp` gave it."""
-        device = self.device
-        now = now or (perf_counter_ns() if device is None else self.stamp())
-        begun, index = self._begun_ns, self.index
-        if index < self._plain_until and begun and self._journal.at <= STEP_ROOM:
-            # As `MarkJournal.add_step`, whose calls would cost as much again.
-            journal = self._journal
-            at = journal.at
-            ints, floats, number = journal.ints, journal.floats, index << 32
-            ints[at] = begun
-            floats[at + 2] = self.samples
-            ints[at + 3] = number | STEP_START
-            ints[at + 4] = now
-            if self._own_clock:
-                ints[at + 5] = process_time_ns()
-            floats[at + 6] = loss
-            ints[at + 7] = number | STEP_END
-            journal.at = at + 2 * MARK_WORDS
-            self.index = index + 1
-            self._begun_ns = 0
-            if device is not None:
-                self._read_device(now)
-            if now > self._check_at:
-                self._check(now)
-        elif begun:
-            self._end_rare(now, loss)
-
-    def _end_rare(self, now: int, loss: float) -> None:
-        """The end of a step that is not plain, or whose marks begin a new chunk of the journal."""
+    def _end_rare(self, begun_ns: int, now: int, loss: float) -> None:
+        """The end of a step that is not plain, is the last plain one, or whose marks begin a new chunk."""
+        if not (self._on and begun_ns):
+            return
         try:
             if self._marked:
                 self._end_marked(now, loss)
             else:
                 cpu = process_time_ns() if self._own_clock else 0
-                self._journal.add_step(self._begun_ns, now, self.samples, loss, self.index, cpu)
+                self.add_step(begun_ns, now, self.samples, loss, self.index, cpu)
                 self.index += 1
-                self._begun_ns = 0
+                if self.index > self._last_plain:
+                    self.plan_anew()
         except OSError as error:
             self._failed(error)
         else:
-            if self.device is not None:
-                self._read_device(now)
-            if now > self._check_at:
-                self._check(now)
+            self._look_after(now)
+
+    def _look_after(self, now: int) -> None:
+        """What is due after a step that ended then."""
+        if self.device is not None:
+            self._read_device(now)
+        if now > self._check_at:
+            self._check(now)
 
     # --- the device -------------------------------------------------------------------------
 
@@ -267,8 +314,14 @@ class StepMarker:
         Raises:
             OSError: The disk is full.
         """
-        self.device = device
+        self._set_device(device)
         self._anchor_device(ANCHORS)
+
+    def _set_device(self, device: DeviceTimeline | None) -> None:
+        """The clock of steps marks the device, too, where there is one."""
+        self.device = device
+        self._clock = perf_counter_ns if device is None else self.stamp
+        self.plan_anew()
 
     def leave_device(self, *, wait: bool) -> None:
         """From here on steps have no place on a device.
@@ -287,17 +340,17 @@ class StepMarker:
             except UNASKED as error:
                 self._lose_device(error)
             else:
-                self._journal.add(Mark.DEVICE_END)
-            self.device = None
+                self.add(Mark.DEVICE_END)
+            self._set_device(None)
 
     def _lose_device(self, error: Exception) -> None:
         """A device that fails takes its timeline with it; the training is left to say what it is."""
         if self.device is not None:
             message = (str(error).splitlines() or [""])[0]
             self.device_problem = f"{self.device.name} cannot be asked any more: {message}"
-            self.device = None
+            self._set_device(None)
             try:
-                self._journal.add(Mark.DEVICE_END)
+                self.add(Mark.DEVICE_END)
             except OSError as full:
                 self._failed(full)
 
@@ -322,9 +375,9 @@ class StepMarker:
         if not self._on:
             return
         try:
-            code = self._journal.code("rest", name)
-            self._journal.add(Mark.REST_START, code, t_ns=since_ns)
-            self._journal.add(Mark.REST_END, code, t_ns=until_ns)
+            code = self.code("rest", name)
+            self.add(Mark.REST_START, code, t_ns=since_ns)
+            self.add(Mark.REST_END, code, t_ns=until_ns)
         except OSError as error:
             self._failed(error)
             return
@@ -333,25 +386,27 @@ class StepMarker:
 
     def plan_anew(self) -> None:
         """Something is due: the next step is no plain one."""
-        self._plain_until = 0
+        self._last_plain = -1
+        self.begin = self._begin
 
-    def _begin(self) -> None:
+    def _begin(self) -> int:
         """A step in which something is due."""
         if not self._on:
-            return
+            return 0
         index = self.index
         try:
             self.end_rest()
             traced = index >= self._windows.schedule.next_step and self._open_window()
         except OSError as error:
             self._failed(error)
-            return
+            return 0
         # Three steps in a row, so that a timeline of three can show their phases.
         cycle, position = divmod(index, 3 * self._phase_every)
         if self.layers_every and not traced:
             self._attach_layers(position < 3 and cycle % self.layers_every == 0)
         self._restart(traced, phases_on=traced or position < 3)
         self._begun_ns = self.stamp()
+        return self._begun_ns
 
     def _restart(self, traced: bool, phases_on: bool) -> None:
         """Sets the state of a marked step at its begin, but for the time."""
@@ -373,7 +428,7 @@ class StepMarker:
         late = self._started and self.samples == self.samples
         self._write_begin()
         if late:
-            self._journal.add(Mark.SAMPLES, value=self.samples)
+            self.add(Mark.SAMPLES, value=self.samples)
         if traced:
             moved = windows.finish()
             if self.device is not None:
@@ -382,7 +437,7 @@ class StepMarker:
                 (kind, table, name, moved.get(t, t)) for kind, table, name, t in self._pending
             ]
         self._write()
-        self._journal.add(STEP_END, 0, loss, self.index, cpu, now)
+        self.add(STEP_END, 0, loss, self.index, cpu, now)
         self._begun_ns = 0
         self._marked = False
         self._mark_phases(False)
@@ -402,9 +457,8 @@ class StepMarker:
             OSError: The disk is full.
         """
         self._write_begin()
-        journal = self._journal
         for kind, table, name, t_ns in self._pending:
-            journal.add(kind, journal.code(table, name) if table else name, 0.0, 0, 0, t_ns)
+            self.add(kind, self.code(table, name) if table else name, 0.0, 0, 0, t_ns)
         self._pending.clear()
 
     def _write_begin(self) -> None:
@@ -414,9 +468,7 @@ class StepMarker:
             OSError: The disk is full.
         """
         if not self._started:
-            self._journal.add(
-                STEP_START, self._code, self.samples, self.index, self._cpu_ns, self._begun_ns
-            )
+            self.add(STEP_START, self._code, self.samples, self.index, self._cpu_ns, self._begun_ns)
             self._started = True
 
     # --- within a step ------------------------------------------------------------------------
@@ -431,6 +483,16 @@ class StepMarker:
         self._pending.append((PHASE, "phase", name, since_ns or self.stamp()))
         if len(self._pending) >= MOST_PENDING:
             self._spill()
+
+    @property
+    def tracing(self) -> bool:
+        """True if the step that runs is traced."""
+        return self._windows.traced
+
+    @property
+    def on_device(self) -> bool:
+        """True if steps have a place on the timeline of a device, too."""
+        return self.device is not None
 
     def boundary(self) -> int:
         """Now, in ns: a place in the step where a phase may turn out to have begun."""
@@ -476,7 +538,7 @@ class StepMarker:
         Raises:
             OSError: The disk is full.
         """
-        self._journal.add(Mark.REST_START, self._journal.code("rest", name))
+        self.add(Mark.REST_START, self.code("rest", name))
         self.resting = True
         self._contiguous = False
         self.plan_anew()
@@ -488,7 +550,7 @@ class StepMarker:
             OSError: The disk is full.
         """
         if self.resting:
-            self._journal.add(Mark.REST_END)
+            self.add(Mark.REST_END)
             self.resting = False
 
     # --- what is due --------------------------------------------------------------------------
@@ -500,9 +562,12 @@ class StepMarker:
         due = min(due, index if index % cycle < 3 else index + cycle - index % cycle)
         # The clock of the process is read at the begin of a step that does not follow another.
         ready = self._on and not self.resting and (self._contiguous or not self._own_clock)
-        self._plain_until = int(due) if ready and due > index else 0
-        if self.layers is not None and self._plain_until:
-            self.layers.detach()
+        self.plan_anew()
+        if ready and due > index:
+            self._last_plain = int(due) - 1
+            self.begin = self._clock
+            if self.layers is not None:
+                self.layers.detach()
 
     def _check(self, now: int) -> None:
         """Once a second: how many marks can these steps afford, and what does the recorder say?"""

@@ -39,7 +39,6 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_duration, parse_power_model
 from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
-from wattstep.store.marks import MarkJournal
 
 PYTHON = "python"  # what trains where no framework is loaded
 
@@ -154,8 +153,8 @@ class Recorder(StepRecorder):
         self._info = self._describe(plan.absent, plan.reads)
         write_info(folder, self._info)
         journal = folder / JOURNAL
-        self._marks = MarkJournal(journal)
-        undo.callback(self._marks.close)
+        self._steps.open(journal)
+        undo.callback(self._steps.close)
         self._operations, self._devices = (
             os.open(journal / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             for name in (OPERATIONS, DEVICE_OPERATIONS)
@@ -165,7 +164,7 @@ class Recorder(StepRecorder):
         self._windows = Windows(
             self._mode,
             self._first_step + self.warmup,
-            self._marks,
+            self._steps,
             self._operations,
             self.note,
             lambda: self._engine or engines.loaded(),
@@ -177,7 +176,7 @@ class Recorder(StepRecorder):
         self._hear(self._sampling.start())
         self._info = replace(self._info, scheduling=self._sampling.scheduling)
         write_info(folder, self._info)
-        self._steps.start(self._marks, self._windows, own_clock=self._own_clock)
+        self._steps.start(self._windows, own_clock=self._own_clock)
 
     @property
     def _process(self) -> int:
@@ -266,7 +265,7 @@ class Recorder(StepRecorder):
             self.note(note)
         os.close(self._operations)
         os.close(self._devices)
-        self._marks.close()
+        self._steps.close()
         self._finish()
         _release(self)
         self._state = "closed"
@@ -324,8 +323,8 @@ class Recorder(StepRecorder):
     def evaluation(self, measure: str, value: float) -> None:
         """States what the model is worth after the steps so far: "accuracy" (ratio), "loss"."""
         if self._state == "recording" and self.problem is None:
-            code = self._marks.code("measure", measure)
-            self._guarded(lambda: self._marks.add(Mark.EVALUATION, code, value, self.index))
+            code = self._steps.code("measure", measure)
+            self._guarded(lambda: self._steps.add(Mark.EVALUATION, code, value, self.index))
 
     def memory(self, category: str, size: int) -> None:
         """States how many bytes a category takes ("parameters", "gradients", ...)."""
@@ -370,8 +369,8 @@ class Recorder(StepRecorder):
     def _mark(self, kind: Mark, name: tuple[str, str] | None = None, value: float = 0.0) -> None:
         """Writes a mark, with the table and text of its name; a full disk ends the recording."""
         try:
-            code = 0 if name is None else self._marks.code(*name)
-            self._marks.add(kind, code, value)
+            code = 0 if name is None else self._steps.code(*name)
+            self._steps.add(kind, code, value)
         except OSError as error:
             self._cannot_write(error)
 
@@ -421,7 +420,7 @@ class Recorder(StepRecorder):
             queue = engine.device_queue()
             if queue is None or (steps.device is not None and steps.device.name == queue.name):
                 return
-            steps.follow_device(DeviceTimeline(queue, self._marks))
+            steps.follow_device(DeviceTimeline(queue, self._steps))
             self._describe_device(queue)
         except OSError as error:
             self._cannot_write(error)

@@ -16,6 +16,10 @@ from wattstep.record.tracing.windows import Windows
 class StepRecorder:
     """Base of recorders: that of this host, and that of the one file for boards.
 
+    What only a loop or a listener needs of a step lies in `steps`. Models, profilers and windows stay
+    here, although scripts need them as little: they concern the recording, of which `steps` knows
+    nothing.
+
     Attributes:
         problem: Reason why recording ended early; None: it has not.
     """
@@ -77,12 +81,12 @@ class StepRecorder:
 
     @property
     def steps(self) -> StepMarker:
-        """Begins and ends steps at half the cost of `step()`; who does so abandons those that fail."""
+        """What loops and listeners mark steps with, at less cost than `step()`; scripts need none of it."""
         return self._steps
 
     def begin_step(self, samples: float = math.nan) -> None:
         """A step begins; `step()` is the form for a with statement."""
-        self._steps.begin(samples)
+        self.step(samples).__enter__()
 
     def end_step(self, loss: float = math.nan, *, at_ns: int = 0) -> None:
         """The step that began last is done.
@@ -91,37 +95,15 @@ class StepRecorder:
             loss: Its loss; NaN: not known.
             at_ns: When it ended, where that was before this call.
         """
-        self._steps.end(loss, at_ns)
+        self._steps.finish(loss, at_ns)
 
     def abandon_step(self) -> None:
         """The step that began last did not come to its end: it is none."""
         self._steps.abandon()
 
-    def split_step(self, name: str, since_ns: int, until_ns: int) -> None:
-        """Records what ran from one time to another as no training: a rest; the step begins after it."""
-        self._steps.split(name, since_ns, until_ns)
-
     def samples(self, count: float) -> None:
         """So many samples belong to the step that runs; adds up within a step."""
         self._steps.add_samples(count)
-
-    @property
-    def phases_on(self) -> bool:
-        """True if phases of the step that runs are marked: of short steps, now and then."""
-        return self._steps.phases_on
-
-    @property
-    def on_device(self) -> bool:
-        """True if steps have a place on the timeline of a device, too."""
-        return self._steps.device is not None
-
-    def boundary(self) -> int:
-        """Now, in ns: a place in the step where a phase may turn out to have begun."""
-        return self._steps.boundary()
-
-    def stamp(self) -> int:
-        """Now, in ns: where a step may turn out to have begun, or to have ended."""
-        return self._steps.stamp()
 
     @property
     def phase(self) -> Callable[..., None]:
@@ -186,11 +168,6 @@ class StepRecorder:
         if self._state == "recording":
             self._steps.plan_anew()
             self._guarded(lambda: self._windows.abandon(self.index + 1))
-
-    @property
-    def tracing(self) -> bool:
-        """True if the step that runs is traced."""
-        return self._windows.traced
 
     @property
     def opening_window(self) -> bool:

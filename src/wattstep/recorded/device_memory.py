@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from wattstep.recorded import memory
@@ -22,6 +22,9 @@ REST: Final = "activations_and_rest"
 HOST: Final = "training_on_host"
 ELSE: Final = "other_programs_and_system"
 LEFT: Final = "left"
+_OTHER_MOMENT: Final = (
+    "its most was at another moment than the least that was left: all memory in use then was less"
+)
 NO_BLOCKS: Final = (
     "the allocator did not tell its blocks: torch's own does, CUDA's (cudaMallocAsync) and old releases "
     "do not"
@@ -275,7 +278,7 @@ def shared_account(
     """All memory of a board whose CPU and GPU share it, at the moment at which least was left.
 
     Each byte stands in one category; together they make the board's memory. What the allocator had
-    is taken to be in use then: it keeps what it has. What a driver counts both as the GPU's and as
+    is taken to be in use then: it keeps what it has, unless that is more than all that was in use. What a driver counts both as the GPU's and as
     resident counts as the GPU's.
 
     Args:
@@ -284,8 +287,8 @@ def shared_account(
         left: Of it available then, for whatever asks for it.
         resident: Of the training process then.
     """
-    gpu = {f"gpu_{name}": one for name, one in device.items() if not one.missing}
     used = max(total - left, 0.0)
+    gpu = _in_use({f"gpu_{name}": one for name, one in device.items() if not one.missing}, used)
     on_gpu = sum(one.value or 0.0 for one in gpu.values())
     host = min(resident, max(used - on_gpu, 0.0))
     sizes = {
@@ -304,3 +307,20 @@ def shared_account(
         for name, (size, method) in sizes.items()
     }
     return {**gpu, **others}
+
+
+def _in_use(gpu: Mapping[str, Figure], used: float) -> dict[str, Figure]:
+    """Categories of a GPU's memory, no more together than all memory that was in use.
+
+    What the allocator had free it may have given back by then; else its peak was at another moment, and
+    of its categories nothing is known.
+    """
+    excess = sum(one.value or 0.0 for one in gpu.values()) - used
+    if excess <= 0:
+        return dict(gpu)
+    free = f"gpu_{memory.ALLOCATOR_FREE}"
+    kept = (gpu[free].value or 0.0) - excess if free in gpu else -1.0
+    if kept >= 0:
+        words = f"{gpu[free].method}, and what had gone back to the driver by then"
+        return {**gpu, free: replace(gpu[free], value=kept, method=words)}
+    return {name: missing("B", _OTHER_MOMENT) for name in gpu}

@@ -62,10 +62,10 @@ def totals(batch: DailyBatch) -> list[Shown | None]:
     return [_shown(figures.get(key)) for key, _ in COLUMNS]
 
 
-def reasons(batch: DailyBatch) -> list[str]:
+def reasons(daily: DailyReport) -> list[str]:
     """Reasons why figures of a column are missing, each once."""
     distinct: dict[str, None] = {}
-    for day in batch.days:
+    for day in (day for batch in daily.batches for day in batch.days):
         for key, label in COLUMNS:
             figure = day.figures.get(key)
             if figure is not None and figure.missing:

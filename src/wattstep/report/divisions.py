@@ -20,6 +20,11 @@ def named_layers(report: RunReport) -> list[CostRow]:
     return [row for row in report.layers if row.layer and not row.layer.startswith("(")]
 
 
+def spoken_layer(name: str) -> str:
+    """A layer's name where nothing says what it is: those of a Sequential are numbers."""
+    return f"layer {name}" if name.isdecimal() else name
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of a whole.

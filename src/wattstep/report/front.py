@@ -49,6 +49,18 @@ class Front:
     workload: str
     points: tuple[Point, ...]
 
+    @property
+    def answer(self) -> str:
+        """Which way is the quickest and which the cheapest, in a sentence; single runs do not tell more."""
+        quickest, cheapest = self.points[0], min(self.points, key=lambda one: one.joules)
+        if quickest is cheapest:
+            costs = f"{quickest.time} and {quickest.energy.value} a sample"
+            return f"Quickest and cheapest in these runs: {quickest.title}, {costs}."
+        return (
+            f"Quickest in these runs: {quickest.title}, {quickest.time} a sample. "
+            f"Cheapest: {cheapest.title}, {cheapest.energy.value} a sample."
+        )
+
 
 def fronts(sweep: SweepReport) -> list[Front]:
     """The front of each workload that was trained in at least two ways whose energy is known."""

@@ -111,6 +111,9 @@ class Figure:
         beside = ", ".join(part for part in (spelt.interval, self.status.value) if part)
         return f"{spelt.value} ({beside})"
 
+    def __repr__(self) -> str:
+        return f"<Figure: {self}>"
+
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
 

@@ -28,6 +28,18 @@ class UnknownFigureError(KeyError):
         return f"there is no figure {name!r} here{hint}"
 
 
+def _spelt(name: str, entry: Entry, told: dict[str, str]) -> str:
+    """An entry in words; `told` holds each reason with the name under which it was told first."""
+    if isinstance(entry, Figure):
+        if entry.missing and told.setdefault(str(entry.reason), name) != name:
+            return f"missing: as for {told[str(entry.reason)]}"
+        return str(entry)
+    if isinstance(entry, Mapping):
+        parts = [f"{key} {_spelt(name, figure, told)}" for key, figure in entry.items()]
+        return "; ".join(parts) or "none"
+    return "; ".join(_spelt(name, figure, told) for figure in entry)
+
+
 class Figures(Mapping[str, Any]):
     """Figures by name, in order.
 
@@ -58,7 +70,10 @@ class Figures(Mapping[str, Any]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._entries!r})"
+        """A line a figure, as a prompt or a notebook shows them."""
+        told: dict[str, str] = {}
+        lines = [f"  {name}: {_spelt(name, entry, told)}" for name, entry in self._entries.items()]
+        return "\n".join([f"{type(self).__name__}:", *lines])
 
     def figure(self, name: str) -> Figure | None:
         """An entry that is one figure; None where there is none of that name."""

@@ -16,7 +16,6 @@ from wattstep.store.files import write_whole
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
 WORDS = CHUNK // 8
 MARK_WORDS = MARK.size // 8  # t_ns, cpu_ns, value; kind, code and index share the last
-STEP_ROOM = WORDS - 2 * MARK_WORDS  # the last word at which both marks of a step have room
 MOST_NAMES = 60_000  # codes are 16 bits wide; shapes that vary for ever end in one name
 OVERFLOW = "(other)"
 VARYING = ("shapes", "operation")  # layers, phases and the like are few, and keep their names

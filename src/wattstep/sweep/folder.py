@@ -178,9 +178,13 @@ def read_sweep(path: Path) -> dict[str, Any]:
         if not all(isinstance(each, list) for each in _workloads_of(document).values()):
             raise TypeError("workloads_of")
     except FileNotFoundError as error:
-        raise DamagedRunError(f"{path} is not a sweep: it has no {SWEEP}") from error
+        raise DamagedRunError(
+            f"{path} is not a sweep: it has no {SWEEP}", id="not-a-sweep"
+        ) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DamagedRunError(f"{path / SWEEP} cannot be read: {error}") from error
+        raise DamagedRunError(
+            f"{path / SWEEP} cannot be read: {error}", id="unreadable-sweep"
+        ) from error
     return dict(document)
 
 
@@ -204,7 +208,9 @@ def read_outcomes(path: Path, warn: Callable[[str], None]) -> dict[str, Outcome]
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise DamagedRunError(f"{path / OUTCOMES} cannot be read: {error}") from error
+        raise DamagedRunError(
+            f"{path / OUTCOMES} cannot be read: {error}", id="unreadable-sweep"
+        ) from error
     outcomes = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

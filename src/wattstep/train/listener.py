@@ -32,8 +32,8 @@ class ScriptListener(PhaseTeller):
         done: Callable[[], None] = lambda: None,
         hint: str = "",
     ) -> None:
-        super().__init__(recorder)
-        self._recorder = recorder
+        super().__init__(recorder.steps)
+        self._recorder, self._steps = recorder, recorder.steps
         self._trains, self._done, self._hint = trains, done, hint
         self._ended_ns = time.perf_counter_ns()  # of the last step
         self._loaded_ns = 0  # when the last batch was asked for
@@ -50,7 +50,7 @@ class ScriptListener(PhaseTeller):
     @property
     def tracing(self) -> bool:
         """True if the step that runs is traced."""
-        return self._recorder.tracing
+        return self._steps.tracing
 
     def data_begins(self) -> None:
         """The step's batch, or one that will be evaluated."""
@@ -58,7 +58,7 @@ class ScriptListener(PhaseTeller):
             self._pending = 0  # that batch was evaluated, not trained on
             self._rests()
         self._evaluated = False
-        self._loaded_ns = self._recorder.stamp() if self._rest else time.perf_counter_ns()
+        self._loaded_ns = self._steps.stamp() if self._rest else time.perf_counter_ns()
         self.phases.enter(DATA)
 
     def data_ends(self, samples: int | None) -> None:
@@ -100,20 +100,20 @@ class ScriptListener(PhaseTeller):
         """The step begins where its batch was asked for; everything before was a rest."""
         assert self._rest is not None
         begin = self._loaded_ns if not self._evaluated else 0
-        begin = begin if begin > self._ended_ns else self._recorder.stamp()
-        self._recorder.split_step(self._rest, self._ended_ns, begin)
+        begin = begin if begin > self._ended_ns else self._steps.stamp()
+        self._steps.split(self._rest, self._ended_ns, begin)
         self.phases.begin()
         self._rest = None
 
     def step_ends(self) -> None:
         """This step is done, and the next begins."""
         recorder = self._recorder
-        now = recorder.stamp()
+        now = self._steps.stamp()
         if self._trains is not None:
             self._begin_training()
         self.phases.end()
         if self._rest is not None:  # no module was called: it trains in a way of its own
-            recorder.split_step(self._rest, self._ended_ns, now)
+            self._steps.split(self._rest, self._ended_ns, now)
             self._rest = None
         if self._pending:
             recorder.samples(self._pending)
@@ -152,7 +152,7 @@ class ScriptListener(PhaseTeller):
             self._rests()
         if self._rest == "evaluation":
             recorder.abandon_window()
-            recorder.split_step("evaluation", self._ended_ns, recorder.stamp())
+            self._steps.split("evaluation", self._ended_ns, self._steps.stamp())
         if recorder.index and not interrupted:
             recorder.abandon_step()
             self._done()

@@ -250,9 +250,9 @@ class _Loop:
         self._settings = settings
         self._clock = clock
         self._trainer = trainer
-        self._recorder = recorder
+        self._recorder, self._steps = recorder, recorder.steps
         self._report = report
-        self._samples = settings.batch_size * settings.accumulate
+        self._samples = float(settings.batch_size * settings.accumulate)
         self._reported = 0
         self._warmed = 0  # when the warm-up began, and when it was over
         self._begun = 0
@@ -418,16 +418,18 @@ class _Loop:
         return min(elapsed / seconds, self._clean / self._settings.least_steps)
 
     def _step(self, stage: str, share: float) -> None:
-        recorder, steps = self._recorder, self._recorder.steps
+        recorder, steps = self._recorder, self._steps
         begin = self._clock()
-        steps.begin(self._samples)
+        steps.samples = self._samples
+        begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first
+        begun = begin_step()
         marked = steps.phases_on
         try:
             loss = self._trainer.step(steps.mark)
         except BaseException:
             steps.abandon()
             raise
-        steps.end(loss)
+        steps.end(begun, loss)
         traced = marked and recorder.windows > self._windows
         if traced:
             self._windows = recorder.windows

@@ -24,11 +24,14 @@ GPU = Gpu(RealHost(0), name="Played GPU", uuid=UUIDS[1][4:], bus=2, allocated=0,
 CUDA = Cuda(GPU)
 SHARES_MEMORY = "PLAYED_SHARES_MEMORY"  # in the environment: the GPU has no memory of its own
 ROOM = "PLAYED_ROOM"  # likewise: bytes that the GPU has
+LOST = "PLAYED_LOST"  # likewise: after so many kernels the GPU is off the bus
 
 
 def work() -> None:
     """A step of a training on the GPU, which the host waits for."""
     GPU.allocate(STEP)
+    if len(GPU.ran) >= int(os.environ.get(LOST, 10**9)):
+        GPU.lost = "CUDA error: unspecified launch failure"
     GPU.launch("kernel", KERNEL_NS)
     CUDA.synchronize()
     GPU.allocate(-STEP)

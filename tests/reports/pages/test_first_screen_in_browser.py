@@ -74,6 +74,29 @@ def test_step_figures_costliest_and_cautions_come_before_all_else(page: Any) -> 
     assert page.locator("main section").last.evaluate("(e) => e.className") == "folds"
 
 
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_what_people_ask_first_stands_on_the_first_screen(
+    browser: Any, tmp_path: Path, width: int, height: int
+) -> None:
+    """Step time, energy, what costs most and what to change first, on a desk and on a phone."""
+    run = read_run(recorded(tmp_path / "a", cpu=0.5), explained=True)
+    assert isinstance(run, Reported)
+    path = tmp_path / "report.html"
+    path.write_text(render_report([run], paper=False), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": height})
+    opened.goto(path.as_uri())
+    for place in (".cards", ".costliest", ".answers > .advice strong"):
+        box = opened.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] <= height, place
+        assert box["x"] + box["width"] <= width, place
+    numbers = opened.eval_on_selector_all(
+        ".card .big", "(all) => all.map((e) => Math.round(e.getBoundingClientRect().bottom))"
+    )
+    in_a_row = 3 if width == 390 else len(numbers)
+    assert len(set(numbers)) == -(-len(numbers) // in_a_row)  # at one height in each row
+    opened.close()
+
+
 def test_the_costliest_layer_stands_on_the_first_screen(page: Any) -> None:
     energies = {
         row["layer"]: row["energy"]["value"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.reports import synthetic
 
 from wattstep.report.html.sweep import render_sweep
 from wattstep.report.sweep_table import evidence, facts, fit_table, spell_duration, unfit
@@ -237,3 +238,9 @@ def test_machines_and_versions_are_named_and_counted_where_they_differ() -> None
     board = outcome("net", 1, machine={"model": "Jetson TX2", "cores": 6, "memory": 8 * 10**9})
     board["configuration"]["device"] = "tx2"
     assert dict(facts(report(board)))["Machine"] == ("tx2: Jetson TX2, 6 cores, 8.00 GB of memory")
+
+
+def test_a_sweep_has_the_papers_figures_where_they_are_asked_for() -> None:
+    shown, runs = report(outcome("lenet", 4)), [synthetic.reported(document=synthetic.document())]
+    assert 'id="paper"' not in render_sweep(shown, runs)
+    assert 'id="paper"' in render_sweep(shown, runs, paper=True)

@@ -164,6 +164,20 @@ def test_a_name_is_no_formula_for_a_spreadsheet_and_no_markup_in_markdown(
     assert set(lines[1]) <= set("|- ")
 
 
+def test_markdown_is_what_one_would_paste_into_an_issue(operations: Operations) -> None:
+    """Few columns, as they are seen: a value with its interval, the status of a column in its heading."""
+    operations.filter("op2 time<3.5us")
+    heading, rule, line = operations.copied("Markdown")
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    named = dict(zip([cell.strip() for cell in heading.strip("|").split("|")], cells, strict=True))
+    assert named["Operation"] == "op2"
+    time = many_operations()[2]["time"]
+    amounts = [f"{1e6 * time[end]:.2f}" for end in ("value", "low", "high")]
+    assert named["Time, attributed"] == "{} µs ({} to {})".format(*amounts)
+    assert "Calls" not in named
+    assert rule.count("|") == heading.count("|") == line.count("|")
+
+
 def test_without_a_clipboard_the_text_stands_there_to_be_taken(browser: Any, report: Path) -> None:
     found = Operations(browser, report)
     found.page.evaluate(

@@ -129,12 +129,24 @@ def test_the_layer_that_costs_most_energy_comes_first_forward_and_backward_toget
     assert re.search(r"top layer +features\.5\.expand3x3 +3\.00 ms", text)  # in one piece
 
 
+def test_names_of_layers_and_operations_are_never_cut_within() -> None:
+    name = "ConvolutionBackward0"
+    operations = [synthetic.operation(name, "features.10.expand1x1", "backward", 1e-3, 1e-3)]
+    for width in (40, 60, 80, 120):
+        assert {name, "(features.10.expand1x1,"} <= set(shown(width, operations=operations).split())
+
+
 def test_operations_outside_of_all_layers_are_no_layer() -> None:
     layers = [
         {"layer": layer, "time": synthetic.figure(seconds, "s", "attributed")}
         for layer, seconds in (("", 9e-3), ("(outside modules)", 8e-3), ("fc", 1e-3))
     ]
     assert re.search(r"top layer +fc +1\.00 ms", shown(80, layers=layers))
+
+
+def test_a_layer_that_is_a_number_is_called_a_layer() -> None:
+    layers = [{"layer": "2", "time": synthetic.figure(1e-3, "s", "attributed")}]
+    assert re.search(r"top layer +layer 2 +1\.00 ms", shown(80, layers=layers))
 
 
 def test_a_reason_moves_no_other_row_and_folds_in_what_room_there_is() -> None:

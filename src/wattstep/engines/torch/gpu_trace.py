@@ -79,9 +79,10 @@ class GpuTrace:
             return math.nan
 
     def fill(self) -> None:
-        """Asks for a small piece of work."""
-        if self._filled is None:
-            self._filled = torch.zeros(1, device="cuda")
+        """Asks the current GPU for a small piece of work."""
+        current = self._cuda.current_device()
+        if self._filled is None or self._filled.device.index != current:
+            self._filled = torch.zeros(1, device=f"cuda:{current}")
         self._filled.zero_()
 
     def synchronize(self) -> None:

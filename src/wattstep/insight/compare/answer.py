@@ -56,8 +56,8 @@ def answer(
     mentioned: set[str] = set()
     for name in _spoken_of(metrics):
         if (compared := metrics.get(name)) is not None:
-            yield sentence(compared, counts, mentioned)
-            mentioned.update(compared.not_claimed)
+            yield (words := sentence(compared, counts, mentioned))
+            mentioned.update(mentioned_by(compared, words))
     yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
@@ -113,16 +113,27 @@ def sentence(
         return f"{topic}: {clause}.{_beside(compared.ratio)}"
     if compared.ratio.low is None or compared.ratio.high is None:
         if None not in (compared.a.low, compared.b.low):  # they reach 0: the ratio may be anything
-            return f"{topic}: no difference that can be shown: {DIFFER_TOO_MUCH}."
+            return _unlike_steps(topic, mentioned)
         clause = f"{words.subject} {words.verb} {_value_in_words(compared.ratio)} {words.thing}"
         return f"{topic}: {clause}, with unknown certainty: no interval is known."
     if compared.ratio.low < ALMOST_NOTHING and compared.ratio.high > MANY_TIMES:
-        return f"{topic}: no difference that can be shown: {DIFFER_TOO_MUCH}."
+        return _unlike_steps(topic, mentioned)
     limits = f"{words.subject} {words.verb} {between(compared.ratio)} {words.thing}"
     if single:
         return f"{topic}: no difference between these two runs that their steps can show: {limits}."
     who = _who(counts)
     return f"{topic}: no difference that {who} can show: {limits}{_planned(compared.plan)}."
+
+
+def _unlike_steps(topic: str, mentioned: Collection[str]) -> str:
+    if DIFFER_TOO_MUCH in mentioned:
+        return f"{topic}: likewise."
+    return f"{topic}: no difference that can be shown: {DIFFER_TOO_MUCH}."
+
+
+def mentioned_by(compared: Compared, words: str) -> tuple[str, ...]:
+    """Reasons that a sentence on a metric gives: further ones need not."""
+    return (*compared.not_claimed, *([DIFFER_TOO_MUCH] if DIFFER_TOO_MUCH in words else []))
 
 
 def change(ratio: Figure) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from wattstep.errors import InvalidValueError
-from wattstep.insight.compare.answer import joined, percent, sentence
+from wattstep.insight.compare.answer import joined, mentioned_by, percent, sentence
 from wattstep.insight.compare.comparing import drift_of, side_document, warnings_of
 from wattstep.insight.compare.drift import Drift
 from wattstep.insight.compare.metrics import Compared, compare_metric
@@ -133,7 +133,7 @@ def hold(
         outcome = judge(compared, tolerance)
         line = _line(compared, outcome, tolerance, counts, mentioned)
         gated[name] = Gated(compared=compared, outcome=outcome, line=line)
-        mentioned.update(compared.not_claimed)
+        mentioned.update(mentioned_by(compared, line))
     return Gate(
         sides=(baseline, runs),
         tolerance=tolerance,

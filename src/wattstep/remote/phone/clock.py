@@ -119,7 +119,9 @@ class PhoneClock:
         with self._lock:
             points = self._points[self._set_at :]
         if not points:
-            raise RecordingError("no moment is known on the phone's clock and on ours")
+            raise RecordingError(
+                "no moment is known on the phone's clock and on ours", id="no-moment-known"
+            )
         at_us = t_ns // 1000
         a, b = _around(points, at_us, lambda point: point.point.device_us)
         return between((a.point.device_us, a.point), (b.point.device_us, b.point), at_us, 1)

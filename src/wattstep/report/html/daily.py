@@ -43,6 +43,7 @@ def render_daily(daily: DailyReport) -> str:
         plots=[plot],
         columns=[label for _, label in daily_tables.COLUMNS],
         batches=[_batch(batch) for batch in daily.batches],
+        reasons=daily_tables.reasons(daily),
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         style=Markup(own_file("report.css")),
         code=code_of(plots),
@@ -56,5 +57,4 @@ def _batch(batch: DailyBatch) -> dict[str, Any]:
         "complete": batch.complete,
         "rows": list(daily_tables.rows(batch)),
         "totals": daily_tables.totals(batch),
-        "reasons": daily_tables.reasons(batch),
     }

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import beside, divisions, named_layers
+from wattstep.report.divisions import beside, divisions, named_layers, spoken_layer
 from wattstep.report.html import charts
 from wattstep.report.html.flame import flame_chart
 from wattstep.report.html.learning import learning_charts
@@ -90,8 +90,8 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
 
 
 def _setting(report: RunReport) -> list[str]:
-    """Settings of the run, and the machine where it says which one it is."""
-    machine = machines.short(report.device)
+    """Settings of the run, and the machine where it says which one it is; whose sensors, a chip of its own says."""
+    machine = machines.named(report.device)
     known = [] if machine == machines.UNKNOWN else [machine]
     return [part for part in (*wording.setting(report), *known) if part != NOT_TOLD]
 
@@ -127,7 +127,8 @@ def _costliest(report: RunReport) -> dict[str, Any] | None:
 
 
 def _cost(row: CostRow, what: str) -> tuple[str, Shown]:
-    texts = (row.layer,) if not row.name else (row.name, row.layer, row.phase)
+    layer = spoken_layer(row.layer)
+    texts = (layer,) if not row.name else (row.name, layer, row.phase)
     return plain(" · ".join(text for text in texts if text)), show(row.figures[what])
 
 

@@ -25,7 +25,7 @@ def print_bill(bills: Iterable[Bill], console: Console) -> None:
             parts.append(f"{show(one.carbon).value} CO2 {one.carbon.method}")
         if one.cost is not None:
             parts.append(f"cost {show(one.cost).value} {one.cost.method}")
-        console.print(Text(f"{one.count:,} {one.of}: " + " · ".join(parts)), soft_wrap=True)
+        console.print(Text(f"{one.count:,} {one.of}: " + " · ".join(parts)))
 
 
 def _duration(time: Figure) -> str:

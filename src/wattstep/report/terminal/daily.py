@@ -25,6 +25,8 @@ def print_daily(daily: DailyReport, console: Console) -> None:
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     for batch in daily.batches:
         _print_batch(batch, console)
+    for number, reason in enumerate(daily_tables.reasons(daily)):
+        console.print(Padding(Text(reason), (int(number == 0), 0, 0, 2)))
     console.print(Padding(Text(daily_tables.paper_note(daily)), (1, 0, 0, 2)))
 
 
@@ -46,7 +48,7 @@ def _print_batch(batch: DailyBatch, console: Console) -> None:
     notes = [f"accuracy on day {last.day}: {daily_tables.interval(last.accuracy)}"]
     if last.gain is not None:
         notes.append(f"gain since day 0: {daily_tables.interval(last.gain)}")
-    for note in [*notes, *daily_tables.reasons(batch)]:
+    for note in notes:
         console.print(Padding(Text(note), (0, 0, 0, 2)))
 
 

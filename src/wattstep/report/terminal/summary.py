@@ -14,8 +14,9 @@ from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import Part, divisions, named_layers
+from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
 from wattstep.report.tables import seconds
+from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
@@ -33,6 +34,8 @@ _FIRST: Final = tuple(
 )
 COSTLIEST: Final = 3  # operations
 MOST_CAUTIONS: Final = 5
+FEW_CAUTIONS: Final = 3  # where each takes two lines
+ROOMY: Final = 100  # columns
 BAR: Final = 30  # cells
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
@@ -62,7 +65,7 @@ def print_summary(
     if advice is not None:
         console.print(_advised(advice), width=width)
     for line in (
-        *_cautions(report),
+        *_cautions(report, MOST_CAUTIONS if width >= ROOMY else FEW_CAUTIONS),
         *(f"{each.part}: failed inside: {each.reason}" for each in failures),
     ):
         console.print(_marked("!", plain(line)), width=width)
@@ -219,10 +222,16 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
     for _ in ("time", "share", "energy"):
         grid.add_column(no_wrap=True, justify="right")
     grid.add_column(no_wrap=True)
+    narrow = Grid.grid(padding=(0, 2, 0, 0))  # figures below the names, where these would be cut
+    narrow.add_column(no_wrap=True)
+    narrow.add_column(overflow="fold")
+    cells_of_rows: list[list[str]] = []
     labels = ["top layer"] * len(layers) + ["costliest"] + [""] * len(rows)
     for label, row in zip(labels, (*layers, *rows), strict=False):
         place = ", ".join(
-            brief(part) for part in (row.layer, row.phase) if part and not part.startswith("(")
+            brief(part)
+            for part in (spoken_layer(row.layer), row.phase)
+            if part and not part.startswith("(")
         )
         name = f"{brief(row.name)} ({place})" if row.name and place else brief(row.name) or place
         figures = [row.figures.figure(key) for key in ("time", "share", "energy")]
@@ -230,8 +239,12 @@ def _costliest(report: RunReport, console: Console) -> Grid | None:
         shown = [show(figure) for figure in known]
         cells = [each.value for each in shown] + [""] * (3 - len(shown))
         status = weakest(figure.status for figure in known).value if known else ""
-        grid.add_row(label, name, *cells, Text(status, style=STYLES.get(status, "dim")))
-    return grid
+        cells_of_rows.append([label, name, *cells, status])
+        state = Text(status, style=STYLES.get(status, "dim"))
+        grid.add_row(label, name, *cells, state)
+        beside = Text("  ").join([*(Text(cell) for cell in cells if cell), state])
+        narrow.add_row(label, Text.assemble(name, "\n  ", beside))
+    return grid if keeps_words(cells_of_rows, 1, console, gap=2) else narrow
 
 
 def _costs(row: CostRow) -> tuple[float, float]:
@@ -257,14 +270,14 @@ def _advised(advice: Sequence[Advice]) -> Group:
     )
 
 
-def _cautions(report: RunReport) -> list[str]:
-    """What mars the figures, the gravest first."""
+def _cautions(report: RunReport, most: int) -> list[str]:
+    """What mars the figures, the gravest first, and how many more there are."""
     known = [one for one in wording.cautions(report) if not one.slight]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
-    more = len(lines) - MOST_CAUTIONS
+    more = len(lines) - most
     return [
-        *lines[:MOST_CAUTIONS],
+        *lines[:most],
         *([f"{more} more: wattstep show RUN --full"] if more > 0 else []),
     ]
 

@@ -77,6 +77,7 @@ def _print_table(sweep: SweepReport, console: Console) -> None:
 def _print_front(front: Front, console: Console) -> None:
     """The ways to train one workload, those that none beats in both marked."""
     console.print(Text(f"\n{front.workload}: time and energy of a sample", style="bold"))
+    console.print(Text(front.answer))
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
     for name in ("configuration", "time", "energy", "mean power", "on the front"):
         grid.add_column(name, justify="right" if name in ("time", "energy") else "left")

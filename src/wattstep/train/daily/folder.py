@@ -160,7 +160,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_plain(path))
     except (OSError, ValueError) as error:
-        raise DamagedRunError(f"{path} cannot be read: {error}") from error
+        raise DamagedRunError(f"{path} cannot be read: {error}", id="unreadable-daily") from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold what it should")
     return document

@@ -21,7 +21,6 @@ from wattstep.remote.agent.layout import AGENT, FORMAT, LAYERS, TRACES, WINDOWS
 from wattstep.schema.journal import JOURNAL
 from wattstep.schema.settings import parse_interval
 from wattstep.store.files import create_folder
-from wattstep.store.marks import MarkJournal
 
 # `wattstep agent` puts these in: the sources of the sampler and of the canary, and what is to be
 # read (as JSON).
@@ -39,12 +38,12 @@ class BoardSteps(StepMarker):
     __slots__ = ()
     _windows: BoardWindows
 
-    def end(self, loss, now=0):
-        """As `StepMarker.end`."""
+    def _end_rare(self, begun_ns, now, loss):
+        """As `StepMarker._end_rare`."""
         if self._code and self._windows.traced:
             self._windows.step_done()
-            now = 0
-        super().end(loss, now)
+            now = self._clock()
+        super()._end_rare(begun_ns, now, loss)
 
 
 class Recorder(StepRecorder):
@@ -100,12 +99,12 @@ class Recorder(StepRecorder):
             os.mkdir(os.path.join(self.path, TRACES))
             self.clocks = [wall_clock()]
             self.created = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            self._marks = MarkJournal(journal)
+            self._steps.open(journal)
             self._listed = os.open(
                 os.path.join(self.path, WINDOWS), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
             )
             self._windows = BoardWindows(
-                self._tracer, self.mode, self.warmup, self._marks, self._listed, self.note
+                self._tracer, self.mode, self.warmup, self._steps, self._listed, self.note
             )
             self._start_sampler()
             self._state = "recording"
@@ -113,7 +112,7 @@ class Recorder(StepRecorder):
             reserve(os.path.join(self.path, AGENT))
         except OSError as error:
             raise RecordingError("cannot record into %s: %s" % (self.path, error.strerror))
-        self._steps.start(self._marks, self._windows, own_clock=True)
+        self._steps.start(self._windows, own_clock=True)
         self._windows.reset_peak()
         os.register_at_fork(after_in_child=self.forget)
         atexit.register(self.close)
@@ -190,7 +189,7 @@ class Recorder(StepRecorder):
         if reason is not None:
             self._lose_sampler(reason)
         self._state = "closed"
-        self._marks.close()
+        self._steps.close()
         os.close(self._listed)
         # Where there was no window, a note says all: there are no operations.
         if self._windows.stopped_ns is not None and self._windows.schedule.windows:

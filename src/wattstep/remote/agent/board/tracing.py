@@ -401,10 +401,10 @@ class BoardTracer:
                 "kernel times need a privilege that is not there (CUPTI): layers are timed by events "
                 "instead, forward and backward; what a layer's kernels did is not told apart"
             )
-        return Listed(json.dumps(line).encode() + b"\n", ())
+        return Listed(json.dumps(line).encode() + b"\n", (), float("nan"))
 
 
-Listed = collections.namedtuple("Listed", "rows notes")
+Listed = collections.namedtuple("Listed", "rows notes device_cost_ns")
 
 
 class BoardWindows(Windows):

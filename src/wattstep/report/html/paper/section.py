@@ -19,6 +19,7 @@ from wattstep.report.values import plain
 from wattstep.schema.figure import Figure
 
 _LEAST, _MOST = 4, 64  # the batch sizes between which the paper tells of growth
+_BY_DAY = 10  # the figure of accuracy by day
 _FACTOR = "×"
 
 
@@ -28,16 +29,20 @@ def paper_section(readings: Readings, plots: Plots, asked: bool = True) -> dict[
     Args:
         readings: The runs and daily trainings of the report.
         plots: Where charts are placed.
-        asked: Whether somebody asked for them; else they stand there where all can be drawn.
+        asked: Whether somebody asked for them; else they stand there where all can be drawn, and of
+            daily trainings that of accuracy by day, which is all that a page has of them.
     """
     if not readings.runs and not readings.daily:
         return None
     drawn = {number: FIGURES[number].draw(readings) for number in FIGURES}
     if not asked and any(isinstance(each, NotDrawn) for each in drawn.values()):
-        return None
+        if not readings.daily:
+            return None
+        drawn = {_BY_DAY: drawn[_BY_DAY]}
     figures = [_figure(number, each, readings, plots) for number, each in drawn.items()]
     return {
         "figures": figures,
+        "all": len(FIGURES),
         "drawn": sum(figure["drawn"] for figure in figures),
         "open": len(readings.runs) != 1,
         "source": source(),

@@ -52,6 +52,7 @@ from wattstep.schema.workload import Preparation
 PARTS: Final = ("steps", "marks", "cost", "kernels", "energy", "memory")
 MARKED: Final = 3000  # empty steps by which marks are measured
 SETTLE_S: Final = 0.3  # after which samples of the last steps are there
+BEGUN: Final = 0.85  # of the minutes, within which trainings begin: one that has goes to its end
 PROFILED: Final = 5  # steps that another profiler sums up
 NSYS_S: Final = 120  # that Nsight Systems may take for one training
 Row = Sequence[Any]
@@ -583,7 +584,7 @@ def main(arguments: Sequence[str] | None = None, machine: Machine | None = None)
     parser.add_argument("--train", help=argparse.SUPPRESS)  # as Nsight Systems calls it
     options = parser.parse_args(arguments)
     options.workloads = options.workloads.split(",")
-    ends = time.perf_counter() + options.minutes * 60
+    ends = time.perf_counter() + BEGUN * options.minutes * 60
     machine = machine or machine_of(options.processor)
     if machine.processor == "cuda" and not machine.cuda.is_available():
         print("torch sees no GPU here: nothing is measured (see wattstep doctor)", file=sys.stderr)

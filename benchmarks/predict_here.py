@@ -19,7 +19,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, isfinite, log
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -241,12 +241,12 @@ def table(cases: Sequence[Case]) -> Iterator[str]:
         )
     memory_held, memory_half = held(cases, "memory")
     time_held, time_half = held(cases, "time")
-    others = [case.probe.others for case in cases]
+    others = [case.probe.others for case in cases if isfinite(case.probe.others)]
     yield ""
     yield (
         f"Intervals of 90 %, made from the misses of the other workloads, hold in {100 * memory_held:.0f} % of the cases "
         f"for memory (of ±{100 * memory_half:.0f} %) and in {100 * time_held:.0f} % for time (of ±{100 * time_half:.0f} %). "
-        f"Other processes took {min(others):.1f} to {max(others):.1f} cores while it was measured."
+        f"Other processes took {min(others):.1f} to {max(others):.1f} cores meanwhile, in the {len(others)} cases in which it was noted."
     )
     yield ""
     yield "| workload | batch | memory measured | predicted | off | MemTracker | off | step measured | predicted | off |"

@@ -25,7 +25,7 @@ BATCH = 64
 MEASURED = {"ms": 213.0, "W": 17.30, "J": 3.69, "times": 3.51, "energy_times": 3.55}
 PHASES = {"forward": 62.0, "backward": 104.0, "optimizer": 292.0}
 PEAK_MIB = 10_538
-CONFIGURATION = {
+CONFIGURATION: dict[str, Any] = {
     "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
     "num_key_value_heads": 4, "vocab_size": 32000, "use_cache": False,
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """How well energy below the sampling interval is told: coverage, interval score, exactness, large problems, speed.
 
-    python benchmarks/regression.py [--part coverage|exact|fifty|three-hundred|speed] [--seeds 20]
+    python benchmarks/regression.py [--part coverage|exact|fifty|three-hundred|thousand|speed] [--seeds 20]
         [--only WORDS] [--processes 2] [--json]
 
 The power is made event by event (`made_power.py`) and known. Beside ours stand three plain ways:
@@ -107,6 +107,7 @@ FIFTY = {
     ),
 }
 LARGE = replace(BASE, kinds=300, calls=3, steps=1125)
+THOUSAND = replace(BASE, kinds=1200, steps=1125)  # regressed in groups of kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,11 +352,19 @@ def fifty(args: argparse.Namespace) -> None:
 
 
 def three_hundred(args: argparse.Namespace) -> None:
+    many_kinds(LARGE, args)
+
+
+def thousand(args: argparse.Namespace) -> None:
+    many_kinds(THOUSAND, args)
+
+
+def many_kinds(scenario: Scenario, args: argparse.Namespace) -> None:
     print(
         "trial | groups told of | kinds in the largest | errors: median, 90 %, largest | truth inside"
     )
     everything, covered = [], []
-    for rows in trials({"300 kinds": LARGE}, args, others=False).values():
+    for rows in trials({"many kinds": scenario}, args, others=False).values():
         for row in rows:
             groups = row["groups"]
             off = np.array(groups["errors"])
@@ -387,7 +396,7 @@ def speed(args: argparse.Namespace) -> None:
 
 PARTS = {
     "coverage": coverage, "exact": exact, "fifty": fifty, "three-hundred": three_hundred,
-    "speed": speed,
+    "thousand": thousand, "speed": speed,
 }  # fmt: skip
 
 

@@ -72,6 +72,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "schema.footprint:Footprint.data": "facts of a training as JSON, shown by name",
     "schema.outcome:Outcome.figures": "figures as JSON, by name, in `sweep.json`",
     "schema.processes:ChildNews.life": "a document of `train.memory.life.Life`, a room above",
+    "schema.processes:ChildNews.probe": "a document of `train.calibration.probe.Probe`, a room above",
     "schema.processes:ChildNews.progress": "fields of `train.loop.Progress`, a room above",
     "schema.run_documents:CalibrationFile.calibrations": (
         "a document of `recorded.calibration.Calibration`, a room above"

@@ -20,6 +20,9 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "agent/test_on_a_board.py": "the agent over a connection",
         "agent/test_recording.py": "interpreters of old Pythons, as on a board",
         "agent/test_tracing.py": "interpreters of old Pythons, as on a board",
+        "analysis/regression/test_fewer.py::test_energies_of_more_than_a_thousand_kinds_lie_within_their_intervals": (
+            "computes for seconds: a thousand kinds"
+        ),
         "analysis/regression/test_regress.py": "computes for long: many trainings of known energy",
         "cli/test_agent.py": "interpreters of old Pythons, as on a board",
         "cli/test_ahead.py": "trains through the command line",

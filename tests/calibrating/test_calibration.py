@@ -57,6 +57,7 @@ def probe(workload: str, seed: int, **changes: object) -> Probe:
         tensors=10 * MB,
         growth_first=20 * MB,
         growth_steady=30 * MB,
+        fresh=0.0,
         libraries=libraries,
         steps=(1.1 * whole, whole, 1.3 * whole),
         starts=dict.fromkeys(STARTING, 20),
@@ -134,7 +135,7 @@ def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: 
     return calibrating.calibrate(
         out,
         resume=resume,
-        tell=lambda stage, share, left: None,
+        tell=lambda stage, share: None,
         probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
         measure=measure,
         ceilings=False,

@@ -188,7 +188,9 @@ def test_progress_goes_to_standard_error(wattstep: Command) -> None:
     sql = "SELECT count(*) AS n FROM metrics"
     _, out, err = wattstep(sql, "--json")
     assert json.loads(out)["rows"][0][0] > 10
-    assert err == "working out a\n"
+    assert all(
+        line.startswith("reading runs") for line in err.splitlines()
+    )  # of two seconds or more
 
 
 def test_ctrl_c_ends_a_long_query(runs: Path, tmp_path: Path) -> None:

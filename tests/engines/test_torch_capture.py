@@ -105,6 +105,15 @@ def test_what_depends_on_values_is_run_and_says_so() -> None:
     assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 4 + 4 * 4)
 
 
+def test_what_a_capture_that_failed_left_is_none_of_the_training_s() -> None:
+    family = capture(Module(Decides(), (6,)), Preparation(batch_size=1))
+    held = [
+        float(graph.sizes[graph.categories.index("held_tensors")])
+        for graph in (family.small, family.large)
+    ]
+    assert held[0] == held[1]  # nothing that grows with the batch is there before a step
+
+
 class DecidesByBatch(Decides):
     """Does so in large batches more often."""
 

@@ -146,7 +146,8 @@ class _Trained:
         slow = 2.0 if is_.slow_every and number % is_.slow_every == 0 else 1.0
         first_work = len(gpu.ran)
         first = len(gpu.marks)
-        marks.begin(4.0)
+        marks.samples = 4.0
+        begin = marks.begin()
         begun = host.now_ns
         marks.mark("data")
         waiting = host.now_ns
@@ -172,7 +173,7 @@ class _Trained:
             self._wait()
         host.work(5 * US)
         ended, last = host.now_ns, len(gpu.marks)
-        marks.end(0.5)
+        marks.end(begin, 0.5)
         host.work(3 * US)
         return _Told((begun, ended), first, last, gpu.ran[first_work:])
 

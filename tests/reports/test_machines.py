@@ -26,6 +26,7 @@ def test_an_emulated_board_is_not_what_trained() -> None:
     assert "trained with torch 2.13.0 (batch 4) on AMD EPYC, a virtual machine." in first
     assert "those of an emulated NVIDIA Jetson TX2" in first
     assert "Cortex" not in first
+    assert machines.named(EMULATED.device) == "AMD EPYC"
     assert machines.short(EMULATED.device) == "AMD EPYC (sensors: an emulated NVIDIA Jetson TX2)"
     assert "2 cores" in machines.machine(EMULATED.device)
 

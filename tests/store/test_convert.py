@@ -61,7 +61,7 @@ def test_a_step_has_its_times_samples_loss_and_marks(tmp_path: Path) -> None:
         "waited_ns": None,
         "host_start_ns": None,
         "host_end_ns": None,
-        "host_mark_ns": None,
+        "mark_host_ns": None,
     }
     # What was not known is null: missing is not zero.
     assert (second["samples"], second["loss"], second["cpu_start_ns"]) == (None, None, None)

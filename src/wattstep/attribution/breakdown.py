@@ -432,7 +432,8 @@ class Breakdown:
         low = high = None
         if self.windows > 1 and np.isfinite(half_width):
             less = more = 0.0
-            if quantity.shared:  # longer steps than any that was traced: who knows what ran in them
+            # Longer steps than any that was traced: who knows what ran in them.
+            if quantity.shared and self.stand.unseen:
                 less, more = self.stand.unseen * value, self.stand.unseen * self._total(quantity)
             low, high = max(value - half_width - less, min(value, 0.0)), value + half_width + more
         by = f"Student's t over {self.windows} traced steps"

@@ -30,11 +30,7 @@ def calibrate_device(
     from wattstep.train.calibration.calibrate import calibrate
 
     with bar_of("calibrate-device", quiet=quiet) as bar:
-        calibrated = calibrate(
-            out,
-            resume=resume,
-            tell=lambda stage, share, left: bar(f"{stage}, {left}" if left else stage, share),
-        )
+        calibrated = calibrate(out, resume=resume, tell=bar)
     if json:
         from wattstep.report.json_document import dump
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
@@ -36,13 +36,6 @@ COUNTED: Final = (
 )  # totals since the start tell nobody anything
 MOST_VALUES: Final = 6
 _OF_CORE: Final = re.compile(r"^cpu\d+\.")
-_Cell = Literal["value", "resolution_seen", "update_interval", "read_cost"]
-_CELLS: Final[tuple[tuple[_Cell, str], ...]] = (
-    ("value", ""),
-    ("resolution_seen", ""),
-    ("update_interval", "s"),
-    ("read_cost", "s"),
-)
 
 
 @with_settings("interval", "target", "full", "json", "quiet")
@@ -140,7 +133,13 @@ def _print_channels(sensors: Sequence[SensorFacts], console: Console) -> None:
     headings = ("value", "smallest change", "new value every", "read takes")
     table = Table("What is sampled", *headings, box=None, pad_edge=False)
     rows = [
-        (channel["name"], *(_value(channel[key], unit or channel["unit"]) for key, unit in _CELLS))
+        (
+            channel["name"],
+            _value(channel["value"], channel["unit"]),
+            _value(channel["resolution_seen"], channel["unit"]),
+            _value(channel["update_interval"], "s"),
+            _value(channel["read_cost"], "s"),
+        )
         for sensor in sensors
         for channel in sensor["channels"]
     ]

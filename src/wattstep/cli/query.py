@@ -81,14 +81,10 @@ def query(
     from wattstep.report.query import ask
     from wattstep.report.values import plain
 
-    def warn(line: str) -> None:
-        if not quiet:
-            print(plain(line), file=sys.stderr)
-
     try:
         with ExitStack() as stack:
-            with stages_of("reading runs", quiet=quiet):
-                answer = stack.enter_context(ask(text, runs or [DEFAULT], memory=size, warn=warn))
+            with stages_of("reading runs", quiet=quiet) as tell:
+                answer = stack.enter_context(ask(text, runs or [DEFAULT], memory=size, warn=tell))
             for name, reason in answer.left_out.items():
                 print(plain(f"wattstep: left out {name}: {reason}"), file=sys.stderr)
             if not answer.runs and not answer.left_out:

@@ -69,7 +69,7 @@ class CpuPredictor(BatchSearch):
             raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
         fitted = self.fitted
         graph = self.captured.at(batch_size)
-        work, time = self.timed(graph)
+        work, time = self.timed(graph, self._growth(batch_size).fresh)
         notes = [*fitted.notes, *graph.notes, *self._unknown(graph)]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
@@ -97,10 +97,10 @@ class CpuPredictor(BatchSearch):
             processor="cpu",
         )
 
-    def timed(self, graph: StepGraph) -> tuple[CpuWork, CpuTime]:
-        """Work and time of a step."""
+    def timed(self, graph: StepGraph, fresh: float) -> tuple[CpuWork, CpuTime]:
+        """Work and time of a step, within which the system gives so many bytes of pages."""
         work = work_of(graph, cache=self.fitted.values["step"]["cache"])
-        return work, step_time(work, graph, self.fitted.values)
+        return work, step_time(work, graph, self.fitted.values, fresh=fresh)
 
     def life(self, batch_size: int) -> dict[str, float]:
         """Resident memory of the process in B by stage of its life: the most within it."""

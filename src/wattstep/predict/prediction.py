@@ -25,7 +25,7 @@ from wattstep.schema.step_graph import StepGraph
 CONFIDENCE: Final = 0.9
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
-BETWEEN: Final = "between operations"
+BETWEEN: Final = "new pages, and between operations"
 POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
 SURE: Final = 0.98
 

@@ -43,11 +43,16 @@ def machine(device: DeviceFacts) -> list[str]:
 
 def short(device: DeviceFacts) -> str:
     """The machine in one cell of a table."""
-    own, there = host(device), sensors(device)
+    there = sensors(device)
+    return f"{named(device)} (sensors: {there})" if there else named(device)
+
+
+def named(device: DeviceFacts) -> str:
+    """What the machine that trained is called."""
+    own = host(device)
     names = [own.get("model"), own.get("cpu")]
     known = dict.fromkeys(plain(name) for name in names if name and name != UNKNOWN)
-    words = ", ".join(known) or UNKNOWN
-    return f"{words} (sensors: {there})" if there else words
+    return ", ".join(known) or UNKNOWN
 
 
 def virtuality(device: DeviceFacts) -> str:

@@ -90,9 +90,9 @@ def step_columns(
         def listed(values: Any, kind: pa.DataType, offsets: pa.Array = offsets) -> pa.Array:
             return pa.ListArray.from_arrays(offsets, pa.array(values, type=kind))
 
-        host_mark_ns = {}
+        mark_host_ns = {}
         if passage is not None:
-            host_mark_ns = {HOST_MARKS: listed(inside["t"], pa.int64())}
+            mark_host_ns = {HOST_MARKS: listed(inside["t"], pa.int64())}
         yield {
             "index": first["index"].astype(np.int64),
             "start_ns": start_ns,
@@ -109,7 +109,7 @@ def step_columns(
             "waited_ns": _waited(marks, starts, ends),
             "host_start_ns": pa.array(first["t"], mask=~on_device),
             "host_end_ns": pa.array(last["t"], mask=~on_device),
-            **host_mark_ns,
+            **mark_host_ns,
         }
 
 

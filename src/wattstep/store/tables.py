@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from wattstep.store.folder import Folder
 
 TABLE = ".parquet"
-HOST_MARKS = "host_mark_ns"
+HOST_MARKS = "mark_host_ns"
 BLOCK = 1 << 18  # rows that are in memory at once
 _NAME = pa.dictionary(pa.int32(), pa.string())
 STEPS = pa.schema(

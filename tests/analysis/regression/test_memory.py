@@ -7,7 +7,7 @@ import pytest
 
 from wattstep.attribution.regression.axis import axis_of
 from wattstep.attribution.regression.explained import Explaining
-from wattstep.attribution.regression.memory import changes, clearly_less
+from wattstep.attribution.regression.memory import carried, changes, clearly_less, memories_of
 from wattstep.attribution.regression.observed import observe
 from wattstep.attribution.regression.prior import similarity
 from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
@@ -69,7 +69,8 @@ def asked(made: Sampled, delay: float, window: float) -> tuple[np.ndarray, np.nd
     root = np.linalg.cholesky(similarity(KINDS))
     plain = Explaining(observed, root).explain(delay, window)
     assert plain is not None
-    return plain.watts[:-1] * observed.kind_seconds(), changes(observed, root, plain, None, None)
+    memories = memories_of(observed, root, plain, None, None)
+    return plain.watts[:-1] * observed.kind_seconds(), changes(observed, plain, memories)
 
 
 @pytest.mark.parametrize("window", [0.02, 0.015])  # found, and documented as what it is not
@@ -105,6 +106,23 @@ def test_power_that_rises_within_operations_is_not_taken_for_a_memory() -> None:
     made, _ = process(0.015, ramp=0.2)
     _, change = asked(made, 0.0, 0.015)
     assert not isinstance(change, str)
+
+
+def test_what_kinds_take_over_is_that_of_steps_that_follow_each_other() -> None:
+    """By a plain walk along a hundred steps of 100 ms, in which power goes on for 20 ms."""
+    made, _ = process(0.015)
+    watts = np.array([8.0, 0.0, 3.0])
+    lasting = np.diff(EDGES) * 0.1
+    level = 0.0
+    for _ in range(100):
+        over = np.zeros(3)
+        for kind in range(3):
+            left = (level - watts[kind]) * np.exp(-lasting[kind] / 0.02)
+            over[kind] = 0.02 * (level - watts[kind] - left)
+            level = watts[kind] + left
+    found = carried(observe([made], axis_of([made], 3)), watts, 0.02)
+    assert found == pytest.approx(over, rel=1e-3)
+    assert found.sum() == pytest.approx(0, abs=1e-3 * np.abs(over).max())
 
 
 def test_what_differs_as_much_from_block_to_block_is_not_clearly_less() -> None:

@@ -71,11 +71,12 @@ class Intervals:
         """
         lows, highs = [], []
         seconds = self.seconds[members]
+        pairs = members[:, None], members
         value = float(self.answers[0].fit.watts[members] @ seconds)
         for each in self.answers:
             middle = float(each.fit.free[members] @ seconds)
             bounded = float(each.fit.watts[members] @ seconds)
-            half = math.sqrt(max(float(each.spread.energy[np.ix_(members, members)].sum()), 0.0))
+            half = math.sqrt(max(float(each.spread.energy[pairs].sum()), 0.0))
             half += ROUNDING * self.typical * float(seconds.sum())
             less, more = _range(each.other, members)
             lows.append(max(0.0, min(middle - half, bounded) + less))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from wattstep.attribution.regression.observed import Observed
 from wattstep.attribution.regression.timeline import places
 from wattstep.schema.arrays import FloatArray
+
+if (
+    TYPE_CHECKING
+):  # scipy takes half a second to load, which whoever asks for places need not wait for
+    from wattstep.attribution.regression.observed import Observed
 
 A_CELL = 6.0  # samples, if they fell anywhere alike
 MOST_CELLS = 200

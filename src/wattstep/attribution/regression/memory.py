@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from wattstep.attribution.regression.evidence import evidence
 from wattstep.attribution.regression.explained import Explained, most_spread
 from wattstep.attribution.regression.mixed import IMPOSSIBLE
 from wattstep.attribution.regression.observed import Observed, Rows
+from wattstep.attribution.regression.outcome import Memory
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Missing
 from wattstep.stats.student import half_width
@@ -36,36 +37,42 @@ FORGETS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Memory:
-    """A memory beside a plain average of the same samples.
-
-    Attributes:
-        seconds: Time constant with which it forgets.
-        delay: Of the sensor besides, in s.
-        window: That is averaged plainly before, in s.
-        loss: By how much less it leaves of samples that it has not seen, in blocks of steps, in
-            units of the variance that the plain average leaves, shape (blocks,).
-        change: Powers of kinds in W with it less those without, shape (k,).
-        watts: Powers of kinds in W with it, shape (k,).
-    """
-
-    seconds: float
-    delay: float
-    window: float
-    loss: FloatArray
-    change: FloatArray
-    watts: FloatArray
-
-
-def changes(
+def memories_of(
     observed: Observed,
     root: FloatArray,
     plain: Explained,
     delay: float | None,
     window: float | None,
+    known: Sequence[Memory] = (),
+) -> list[Memory]:
+    """Memories that were tried against a plain average, those of each time constant that do best.
+
+    Args:
+        observed: The samples.
+        root: Lower root of the prior's covariance, shape (k + 1, k + 1).
+        plain: The samples explained by the likeliest plain average.
+        delay: Of the sensor in s, where it is known.
+        window: That it averages over in s, where it is known.
+        known: What other samples of the same sensor and work leave plausible: then only these.
+    """
+    against = _Against(observed.thinned(ROWS), root, plain)
+    if known:
+        tried = (against.memory(each.seconds, each.delay, each.window) for each in known)
+        return [memory for memory in tried if memory is not None]
+    memories = [
+        memory for seconds in TIMES * against.sees_s
+        if (memory := against.best(seconds, delay)) is not None
+    ]  # fmt: skip
+    if memories:
+        free = window is None and not observed.counter
+        memories += against.closer(max(memories, key=_gained), delay, free)
+    return memories
+
+
+def changes(
+    observed: Observed, plain: Explained, memories: Sequence[Memory]
 ) -> FloatArray | Missing:
-    """Change of energies in J under each memory, one row each, shape (m, k).
+    """Change of energies in J under each plausible memory, one row each, shape (m, k).
 
     Power that goes on from one operation into the next, and a sensor that averages exponentially,
     look alike in the samples and like a delay, but for how sharp they are; what they make of the
@@ -75,25 +82,15 @@ def changes(
 
     Args:
         observed: The samples.
-        root: Lower root of the prior's covariance, shape (k + 1, k + 1).
         plain: The samples explained by the likeliest plain average.
-        delay: Of the sensor in s, where it is known.
-        window: That it averages over in s, where it is known.
+        memories: That were tried.
 
     Returns:
         The changes; or why nothing can be told: there clearly is a memory, and it matters much.
     """
-    kinds = len(root) - 1
-    against = _Against(observed.thinned(ROWS), root, plain)
-    memories = [
-        memory for seconds in TIMES * against.sees_s
-        if (memory := against.best(seconds, delay)) is not None
-    ]  # fmt: skip
-    if not memories:
-        return np.zeros((0, kinds))
-    free = window is None and not observed.counter
-    memories += against.closer(max(memories, key=_gained), delay, free)
     lasting = observed.kind_seconds()
+    if not memories:
+        return np.zeros((0, len(lasting)))
 
     def of(memory: Memory) -> list[FloatArray]:
         of_sensor = memory.change * lasting
@@ -105,11 +102,13 @@ def changes(
     if moved > MUCH * whole and clearly_less(np.zeros_like(best.loss), best.loss, SURE):
         return Missing(FORGETS.format(1e3 * best.seconds))
     rows = [row for memory in plausible(memories) for row in of(memory)]
-    return np.array(rows).reshape(-1, kinds)
+    return np.array(rows).reshape(-1, len(lasting))
 
 
-def plausible(memories: list[Memory]) -> list[Memory]:
+def plausible(memories: Sequence[Memory]) -> list[Memory]:
     """Those that predict samples not clearly worse than the best of them, or than none, does."""
+    if not memories:
+        return []
     nothing = np.zeros_like(memories[0].loss)
     best = max([nothing, *(memory.loss for memory in memories)], key=np.sum)
     return [memory for memory in memories if not clearly_less(memory.loss, best, WORSE)]
@@ -125,25 +124,24 @@ def carried(observed: Observed, watts: FloatArray, seconds: float) -> FloatArray
     """
     axis = observed.axis
     lasting = np.asarray(axis.overlap.sum(axis=0)).ravel() * observed.seconds
-    watts_of = axis.segment_kind @ np.maximum(watts, 0.0)
-    over = np.zeros(len(lasting))
-    for first, last in zip(axis.first_segment[:-1], axis.first_segment[1:], strict=True):
-        over[first:last] = _carried_over(lasting[first:last], watts_of[first:last], seconds)
+    tends = axis.segment_kind @ np.maximum(watts, 0.0)
+    first, last = axis.first_segment[:-1], axis.first_segment[1:] - 1
+    gone = -np.expm1(-lasting / seconds)
+    # The level at which each segment begins follows from that of the one before; steps follow each
+    # other, so that the first begins at the level with which the last ends.
+    before = gone[:-1] - 1
+    before[last[:-1]] = 0.0
+    bands = np.stack([np.ones(len(gone)), np.append(before, 0.0)])
+    gained = np.concatenate([[0.0], (gone * tends)[:-1]])
+    begins = tends[last]
+    level = np.zeros(len(gone))
+    for _ in range(2):
+        gained[first] = begins
+        level = linalg.solve_banded((1, 0), bands, gained, check_finite=False)
+        begins = level[last] + (tends[last] - level[last]) * gone[last]
+    over = (level - tends) * gone * seconds
     by_kind: FloatArray = axis.segment_kind.T @ over / axis.layouts
     return by_kind
-
-
-def _carried_over(lasting: FloatArray, watts: FloatArray, seconds: float) -> FloatArray:
-    """Memory's effect on the segments of one step, in a row of such steps."""
-    gone = -np.expm1(-lasting / seconds)
-    over = np.zeros(len(lasting))
-    level = float(watts[-1])
-    for _ in range(2):
-        for n in range(len(lasting)):
-            beyond = (level - watts[n]) * gone[n]
-            over[n] = beyond * seconds
-            level -= beyond
-    return over
 
 
 class _Against:
@@ -173,7 +171,7 @@ class _Against:
             seconds: Time constant.
             delay: Of the sensor in s, where it is known.
         """
-        tried = [self._memory(seconds, *each) for each in self._tries(seconds, delay)]
+        tried = [self.memory(seconds, *each) for each in self._tries(seconds, delay)]
         return max((each for each in tried if each is not None), key=_gained, default=None)
 
     def closer(self, best: Memory, delay: float | None, free_window: bool) -> list[Memory]:
@@ -197,7 +195,7 @@ class _Against:
                 later = best.delay + float(free[1]) * best.seconds + (best.window - window) / 2
             if later < self._least:
                 return IMPOSSIBLE
-            tried = self._memory(best.seconds * math.exp(float(free[0])), later, window)
+            tried = self.memory(best.seconds * math.exp(float(free[0])), later, window)
             if tried is None:
                 return IMPOSSIBLE
             memories.append(tried)
@@ -226,7 +224,14 @@ class _Against:
             )
             yield from ((each, window) for each in sorted(delays))
 
-    def _memory(self, seconds: float, delay: float, window: float) -> Memory | None:
+    def memory(self, seconds: float, delay: float, window: float) -> Memory | None:
+        """A memory beside the plain average; None where both explain too few samples.
+
+        Args:
+            seconds: Time constant.
+            delay: Of the sensor besides, in s.
+            window: That is averaged plainly before, in s.
+        """
         rows = self._observed.forgetting(seconds, window).rows(delay, 0.0)
         both = rows.taken & self._rows.taken
         if both.sum() < max(LEAST_ROWS, 2 * self._table.shape[1]):

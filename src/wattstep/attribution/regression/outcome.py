@@ -5,8 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wattstep.schema.arrays import IntArray
+from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, missing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Memory:
+    """A memory beside a plain average of the same samples.
+
+    Attributes:
+        seconds: Time constant with which it forgets.
+        delay: Of the sensor besides, in s.
+        window: That is averaged plainly before, in s.
+        loss: By how much less it leaves of samples that it has not seen, in blocks of steps, in
+            units of the variance that the plain average leaves, shape (blocks,).
+        change: Powers of kinds in W with it less those without, shape (k,).
+        watts: Powers of kinds in W with it, shape (k,).
+    """
+
+    seconds: float
+    delay: float
+    window: float
+    loss: FloatArray
+    change: FloatArray
+    watts: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +68,7 @@ class Regression:
         time_error: Relative error (one standard deviation) of the kinds' times that the samples
             speak of, or that was given; NaN where there are no groups.
         together: What `combined` asks.
+        memories: Of the sensor, or of power itself, that the samples leave plausible.
     """
 
     groups: Sequence[Group]
@@ -59,6 +82,7 @@ class Regression:
     time_error: float
     reason: str | None = None
     together: Callable[[IntArray], tuple[Figure, Figure]] | None = None
+    memories: tuple[Memory, ...] = ()
 
     def combined(self, members: IntArray) -> tuple[Figure, Figure]:
         """Mean power in W and energy in J of any kinds together, whatever groups they are in.

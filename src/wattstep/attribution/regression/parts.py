@@ -45,13 +45,13 @@ def in_parts(processes: Sequence[Sampled], kinds: Kinds, window: float) -> Parts
     all_readings = [readings(process) for process in processes]
     sees_s = max(window, common_spacing(all_readings))
     tell = sum(len(each.watts) for each in all_readings) // A_KIND
+    room = max(min(MOST_KINDS, tell) - count, 0) // len(CUTS)
     lasting = np.zeros(count)
-    for process in processes:
+    for process in processes if room else ():
         step_s = float(np.mean(process.end_ns - process.start_ns)) * 1e-9
         for layout in process.layouts:
             for kind, begin, end in _runs(layout):
                 lasting[kind] = max(lasting[kind], (end - begin) * step_s)
-    room = max(min(MOST_KINDS, tell) - count, 0) // len(CUTS)
     long = [k for k in np.argsort(-lasting)[:room].tolist() if lasting[k] > LONG * sees_s]
     whole = np.concatenate([np.arange(count), np.repeat(np.array(long, np.int64), len(CUTS))])
     first = {kind: count + len(CUTS) * nth for nth, kind in enumerate(long)}
@@ -123,6 +123,8 @@ def joined(answer: Answer, parts: Parts, seconds: FloatArray) -> Answer:
     """
     whole = parts.whole
     count = int(whole.max()) + 1
+    if count == len(whole):
+        return answer
     sums = np.zeros((count, len(whole)))
     sums[whole, np.arange(len(whole))] = 1.0
     lasting = sums @ seconds

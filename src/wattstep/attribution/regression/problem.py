@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from wattstep.schema.arrays import FloatArray, IntArray
 
+MOST_SAMPLES = 10_000  # of a run, in clean steps: more are thinned to stretches
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from wattstep.attribution.regression.axis import axis_of
 from wattstep.attribution.regression.drift import drift
 from wattstep.attribution.regression.explained import Explaining
+from wattstep.attribution.regression.fewer import apart, in_fewer
 from wattstep.attribution.regression.figures import Answer, answer
 from wattstep.attribution.regression.fit import Fitting
 from wattstep.attribution.regression.locking import locked
-from wattstep.attribution.regression.memory import changes
+from wattstep.attribution.regression.memory import changes, memories_of, plausible
 from wattstep.attribution.regression.observed import Observed, observe
-from wattstep.attribution.regression.outcome import Regression
+from wattstep.attribution.regression.outcome import Memory, Regression
 from wattstep.attribution.regression.parts import in_parts, joined
-from wattstep.attribution.regression.prior import similarity
 from wattstep.attribution.regression.problem import Kinds, Sampled
 from wattstep.attribution.regression.rate import rate_of
 from wattstep.attribution.regression.sensor import Sensor, find_sensor
@@ -77,7 +78,7 @@ def regress(
         prompt: Whether every read finds a new value: the sensor may well have no delay, whatever
             the samples speak for, unless they do clearly.
         like: The regression of other samples of the same sensor (the sum of its rails): its delay
-            and window are taken from there.
+            and window are taken from there; of many kinds, memories too.
 
     Returns:
         Groups of kinds; or why there are none.
@@ -98,9 +99,12 @@ def regress(
         return _nothing("all samples are equal: they tell nothing of what differs within a step")
     if observed.kind_seconds().sum() <= 0:
         return _nothing("no operation takes any time in the traced steps")
-    covariance = similarity(kinds)
+    fewer = in_fewer(observed, kinds)
+    observed, kinds, covariance = fewer.observed, fewer.kinds, fewer.covariance
     root: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
     documented = (delay, window)
+    # Of many kinds each memory takes long: those that the same sensor's other samples left.
+    known = like.memories if like is not None and fewer.grouped else ()
     if like is not None and not like.delay.missing:
         delay, window = like.delay.value, like.window.value or window
     gauged = observed
@@ -121,29 +125,35 @@ def regress(
     fitting = Fitting(observed, covariance, seed)
     free = (delay is None, window is None and not observed.counter)
     answers: list[Answer] = []
+    memories: list[Memory] = []
     seconds = observed.kind_seconds()
     error = time_error
     for sensor in sensors:
         begun = explaining.explain(sensor.delay, sensor.window)
         if sensor.weight < UNLIKELY or begun is None or len(begun.rows.watts) < LEAST_ROWS:
             continue
-        other = changes(observed, root, begun, *documented) if not answers else None
+        other = None
+        if not answers:
+            memories = memories_of(observed, root, begun, *documented, known)
+            other = changes(observed, begun, memories)
         if isinstance(other, Missing):
             return _nothing(other)
         fit = fitting.fit(begun, sensor, error, free)
         error = fit.time_error
         spread = spread_of(fit, observed, seconds, confidence, seed)
-        answers.append(joined(Answer(fit=fit, spread=spread, other=other), parts, seconds))
+        each = apart(Answer(fit=fit, spread=spread, other=other), fewer, confidence, seed)
+        answers.append(joined(each, parts, fewer.seconds))
     if not answers:
         return _nothing(
             f"fewer than {LEAST_ROWS} samples lie wholly within clean steps: sample faster, or "
             "record more steps"
         )
-    lasting = np.bincount(parts.whole, seconds, minlength=len(whole.names)).astype(np.float64)
-    return answer(
-        answers, observed, lasting, whole, target=target, confidence=confidence, source=source,
+    lasting = np.bincount(parts.whole, fewer.seconds, minlength=len(whole.names))
+    regression = answer(
+        answers, observed, lasting.astype(np.float64), whole, target=target, confidence=confidence, source=source,
         status=status, locked=locked(observed, answers[0].fit.sensor.delay),
     )  # fmt: skip
+    return replace(regression, memories=tuple(plausible(memories)))
 
 
 def _explains_better(

@@ -72,13 +72,12 @@ def spread_of(
     if fit.time_error > 0:
         energy += normal**2 * _misplaced(fit, observed, moving, seed)
     energy += (TAILS * normal) ** 2 * (apart.T @ kinds_only @ apart)
-    unlike = max(0.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 - fit.spread)
     drawn = kinds_only[: kinds + 1, : kinds + 1] @ apart[: kinds + 1]
     # That all kinds which the samples tell are alike does not prove the others to be. But they lie
     # about the mean of the samples: what is more in some is less in others.
     common = fit.trust @ fit.columns[:, : kinds + 1] / float(fit.trust @ fit.trust)
     drawn = drawn - common[:, None] * drawn.sum(axis=0)
-    energy += normal**2 * unlike * (drawn.T @ drawn)
+    energy += normal**2 * least_unlike(fit) * (drawn.T @ drawn)
     energy += _processes(fit, processes, np.diag(model), wider, confidence)
     traced, times = _traced(fit, observed, moving, seconds)
     energy += _quantile(confidence, observed.axis.layouts - 1) ** 2 * traced
@@ -91,6 +90,11 @@ def spread_of(
         moved = observed.moving_s * np.maximum(fit.watts, 0.0)
         energy += normal**2 * (moved.T @ moved)
     return Spread(energy=energy, times=times, block=length, blocks=blocks)
+
+
+def least_unlike(fit: Fit) -> float:
+    """Variance in W² by which kinds that are not told may differ beyond what those that are do."""
+    return max(0.0, (UNLIKE * float(fit.rows.watts.mean())) ** 2 - fit.spread)
 
 
 def _influence(fit: Fit, apart: FloatArray, seconds: FloatArray) -> FloatArray:

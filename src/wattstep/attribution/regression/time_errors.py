@@ -83,12 +83,25 @@ def blurred(axis: Axis, error: float, seed: int) -> FloatArray:
     """
     if error <= 0:
         return axis.reached
+    mean: FloatArray = blur(axis, error, seed) @ axis.reached
+    return mean
+
+
+def blur(axis: Axis, error: float, seed: int) -> sparse.csr_matrix:
+    """What `blurred` does to any curve over knots, shape (b + 1, b + 1).
+
+    Args:
+        axis: The mean step.
+        error: Relative, one standard deviation.
+        seed: Of the draws.
+    """
+    if error <= 0:
+        return sparse.identity(len(axis.knots), format="csr")
     rng = np.random.default_rng(seed)
     # Draws in pairs that are opposite to each other leave no shift on average.
     half = error * rng.standard_normal((axis.reached.shape[1], DRAWS // 2))
     factors = np.maximum(1 + np.concatenate([half, -half], axis=1), LEAST_FACTOR)
-    mean: FloatArray = _weights(axis.knots, moved_knots(axis, factors)) @ axis.reached
-    return mean
+    return _weights(axis.knots, moved_knots(axis, factors))
 
 
 def _weights(knots: FloatArray, moved: FloatArray) -> sparse.csr_matrix:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattstep.attribution.regression.axis import Axis
 from wattstep.attribution.regression.problem import Sampled
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:  # loads scipy
+    from wattstep.attribution.regression.axis import Axis
 
 SHORT_GAP = 0.2  # of a step: what lies between steps is taken for the same everywhere up to here,
 USUAL_GAP = 2.0  # or up to so many times the usual gap, where that is no longer than a step

@@ -69,7 +69,17 @@ class RunBreakdown(TracedSteps):
         """As `TracedSteps.operations_notes`; of events, that they are."""
         return super().operations_notes if self.by_events is None else self.by_events.notes()
 
+    @cached_property
+    def _known_rows(self) -> dict[str, list[CostRow]]:
+        """Rows of the tables that were asked for."""
+        return {}
+
     def _rows(self, table: str) -> list[CostRow]:
+        if table not in self._known_rows:
+            self._known_rows[table] = self._rows_of(table)
+        return list(self._known_rows[table])
+
+    def _rows_of(self, table: str) -> list[CostRow]:
         if self.reason is not None:
             return []
         if (events := self.by_events) is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wattstep.attribution.regression.outcome import Group, Regression
-from wattstep.attribution.regression.problem import Kinds, Layout, Sampled
+from wattstep.attribution.regression.problem import MOST_SAMPLES, Kinds, Layout, Sampled
 from wattstep.attribution.tables.exact_layouts import anchored
 from wattstep.attribution.tables.layouts import Kind, Labelled, layouts
 from wattstep.attribution.tables.traced_steps import TracedSteps
@@ -17,7 +17,6 @@ from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.stats.student import NORMAL
 
-MOST_SAMPLES = 10_000  # in clean steps: more are thinned to stretches
 STRETCH = 250  # samples in a row that are kept together
 AROUND_NS = 1_000_000_000  # of steps beside a stretch: what a sensor may average over or be late by
 PROMPT = 0.01  # of what a value mixes: a clock that is off by more tells no sensor's delay

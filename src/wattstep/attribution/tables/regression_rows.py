@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -90,7 +91,7 @@ class RegressionRows:
             members: The kinds.
         """
         if (cut := self._cut(members)) is not None:
-            reason = f"not resolvable: {self.words(cut, members)}"
+            reason = f"not resolvable: {self.words(*cut)}"
             return missing("J", reason), missing("W", reason)
         return self.figures(members)
 
@@ -114,12 +115,14 @@ class RegressionRows:
             return missing("J", reason), missing("W", reason)
         return energy, power
 
-    def _cut(self, members: IntArray) -> Group | None:
-        """A group that these kinds are only a part of."""
-        for number in np.unique(self._group[members]).tolist():
-            group: Group = self._groups[number]
-            if number >= 0 and len(np.setdiff1d(group.members, members)):
-                return group
+    def _cut(self, members: IntArray) -> tuple[Group, int] | None:
+        """A group that these kinds are only a part of, and how many others it has."""
+        counts = Counter(self._group[np.unique(members)].tolist())
+        for number in sorted(counts):
+            group = self._groups[number]
+            others = len(group.members) - counts[number]
+            if number >= 0 and others:
+                return group, others
         return None
 
     def reconciled(self, figure: Figure) -> Figure:
@@ -147,9 +150,8 @@ class RegressionRows:
         assert not isinstance(self._scale, Missing)
         return self._scale
 
-    def words(self, group: Group, members: IntArray) -> str:
+    def words(self, group: Group, others: int) -> str:
         """Rest of a group that a part of it cannot be distinguished from, and their common energy."""
-        others = len(group.members) - len(np.intersect1d(group.members, members))
         energy = group.energy.scaled(self._factor, "J")
         together = "" if energy.value is None else f"; together {_amount(energy)}"
         named = self._of.label(group)

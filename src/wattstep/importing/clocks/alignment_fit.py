@@ -296,7 +296,7 @@ def _knots(
 ) -> tuple[Floats, Floats, Floats, float, float]:
     hessian = _moments(curve, moment)
     if np.linalg.cond(hessian) > 1e12:
-        raise AlignmentError(UNRELATED)
+        raise AlignmentError(UNRELATED, id="load-not-followed")
     inverse = np.linalg.inv(hessian)
     meat = _moments(score**2, moment)
     degrees_of_freedom = len(score) / max(len(score) - 2, 1)

@@ -253,7 +253,7 @@ def _pieces(search: Search, divisions: int) -> list[_Piece]:
     root = search
     search, places = looked_at(root)
     if not places:
-        raise AlignmentError(UNRELATED)
+        raise AlignmentError(UNRELATED, id="load-not-followed")
     thin = search.thinned(DETAIL_SAMPLES)
     # Of several kinds of work the first look is exact.
     share = _NEAR_BEST if not search.kinds else _NEAR_BEST_OF_GROUPS

@@ -169,7 +169,7 @@ def refuse_unless_alone(fit: Fit, others: Sequence[Fit]) -> None:
         AlignmentError: It resembles the load too little, or another resembles it as well.
     """
     if fit.r < LEAST_CORRELATION:
-        raise AlignmentError(UNRELATED)
+        raise AlignmentError(UNRELATED, id="load-not-followed")
     predicted = fit.predicted()
     rivals = [other for other in others if _beaten(predicted, other) < EXCLUDED]
     if not rivals:
@@ -177,10 +177,11 @@ def refuse_unless_alone(fit: Fit, others: Sequence[Fit]) -> None:
     rival = max(rivals, key=lambda each: each.r)
     # Chance placements of what is unrelated are many, and none is much better than the next.
     if len(rivals) >= MOST_PLACES // 2 and fit.r < 0.5:
-        raise AlignmentError(UNRELATED)
+        raise AlignmentError(UNRELATED, id="load-not-followed")
     raise AlignmentError(
         f"the load repeats itself: placements {abs(rival.lag - fit.lag):.3g} s apart fit as well "
-        f"(correlations {fit.r:.2f} and {rival.r:.2f}); {ADVICE}"
+        f"(correlations {fit.r:.2f} and {rival.r:.2f}); {ADVICE}",
+        id="ambiguous-load",
     )
 
 

@@ -59,10 +59,11 @@ class Arena:
 
     Attributes:
         peak: Most bytes that were resident since it was last set.
+        fresh: Bytes of pages that the system gave since it was last set: it fills each with zeros.
     """
 
     def __init__(self, threshold: int) -> None:
-        self.peak = 0
+        self.peak = self.fresh = 0
         self._threshold, self._trim_from = threshold, 2 * threshold
         self._size: dict[int, int] = {}
         self._before: dict[int, int] = {}  # the chunk that ends where this one begins
@@ -223,6 +224,7 @@ class Arena:
             self._before[block] = self._last
         self._top, self._last = block + need, block
         if self._top > self._touched:
+            self.fresh += self._top - self._touched
             self._touched = self._top
             self._note()
         return block
@@ -234,6 +236,7 @@ class Arena:
             block -= 1
         self._pages[block] = size
         self._mapped += size
+        self.fresh += size
         self._note()
         return block
 

@@ -102,12 +102,14 @@ class Growth:
         first: Most that was resident during the first step.
         steady: Likewise, of later steps.
         stays: Resident after the last.
+        fresh: Bytes of pages that the system gives in a later step.
     """
 
     allocated: float
     first: float
     steady: float
     stays: float
+    fresh: float
 
 
 def takes_onednn(one: Convolution, threads: int = 1) -> bool:
@@ -175,6 +177,7 @@ def replay(graph: StepGraph, *, threshold: int, threads: int = 1) -> Growth:
         first=float(peaks[0]),
         steady=float(peaks[-1]),
         stays=float(replayed.arena.resident),
+        fresh=float(replayed.arena.fresh),
     )
 
 
@@ -216,7 +219,7 @@ class _Replay:
     def step(self, *, first: bool) -> int:
         """One step; returns the most that was resident."""
         graph, arena = self.graph, self.arena
-        arena.peak = arena.resident
+        arena.peak, arena.fresh = arena.resident, 0
         optimizer = next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), None)
         for number in range(1, graph.count + 1):
             self._free(self._freed.get(number, ()))

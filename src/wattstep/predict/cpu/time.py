@@ -26,6 +26,7 @@ OTHERS: Final = (
     PRODUCT, "attention", "recurrent", "normalization", "pooling", "embedding", "loss", "activation",
     "reduction", "data movement", "elementwise", "optimizer", "other",
 )  # fmt: skip
+FRESH: Final = "second_per_fresh_byte"
 BACK: Final = " backward"
 BOTH_WAYS: Final = (
     *CONVOLUTIONS,
@@ -151,14 +152,15 @@ def flops_of_pass(one: Convolution) -> float:
 
 
 def step_time(
-    work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]]
+    work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]], *, fresh: float
 ) -> CpuTime:
     """Time of a step.
 
     Args:
         work: Of its operations.
         graph: Of the step.
-        values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, "step_s".
+        values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, `FRESH`, "step_s".
+        fresh: Bytes of pages that the system gives within it.
     """
     operations = operation_seconds(work, values)
     step = values["step"]
@@ -167,7 +169,7 @@ def step_time(
         phase: float(operations[[each == phase for each in graph.phases]].sum()) + starting[phase]
         for phase in STARTING
     }
-    between = sum(starting.values()) + step["step_s"]
+    between = sum(starting.values()) + fresh * step[FRESH] + step["step_s"]
     return CpuTime(
         total=float(operations.sum()) + between,
         operations=operations,

@@ -8,12 +8,12 @@ from typing import Final
 
 from wattstep.devices.table import Device, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
-from wattstep.predict.cpu.time import KINDS, STARTING, VALUES
+from wattstep.predict.cpu.time import FRESH, KINDS, STARTING, VALUES
 
 CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
 INTERVAL: Final = ("system", "reserved", "allocated", "step_time")
 MEMORY: Final = ("preparation", "steps", "threshold")
-STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), "step_s", "cache")
+STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), FRESH, "step_s", "cache")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ def _missing(report: RunReport) -> list[dict[str, Any]]:
 
 def _steps(run: Run) -> pa.Table:
     table = run.tables.step_table
-    steps = table.select([name for name in table.column_names if not name.startswith("mark_")])
+    steps = table.select([each.name for each in table.schema if not pa.types.is_list(each.type)])
     conditions = run.conditions
     for name, unknown, values in (
         ("throttled", not conditions.watched, conditions.throttled),

@@ -90,8 +90,8 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
 
 
 def _setting(report: RunReport) -> list[str]:
-    """Settings of the run, and the machine where it says which one it is."""
-    machine = machines.short(report.device)
+    """Settings of the run, and the machine where it says which one it is; whose sensors, a chip of its own says."""
+    machine = machines.named(report.device)
     known = [] if machine == machines.UNKNOWN else [machine]
     return [part for part in (*wording.setting(report), *known) if part != NOT_TOLD]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from wattstep.schema.engine import Engine
 from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit
-from wattstep.train.calibration.power import measure_power
+from wattstep.train.calibration.power import PowerFigures, measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
 from wattstep.train.child.local_machine import one_at_a_time
 
@@ -43,7 +42,7 @@ PROBES: Final = (
     ProbeSettings(workload="mobilenetv1-vww", batch_size=4),
     ProbeSettings(workload="resnet50", batch_size=1),
 )
-Tell = Callable[[str, float, str], None]
+Tell = Callable[[str, float], None]
 Measure = Callable[[ProbeSettings], Probe]
 
 
@@ -72,14 +71,14 @@ def calibrate(
     probes: Sequence[ProbeSettings] = PROBES,
     measure: Measure = probe_in_child,
     ceilings: bool = True,
-    power: Callable[[], Mapping[str, Any]] | None = measure_power,
+    power: Callable[[], PowerFigures] | None = measure_power,
 ) -> Calibrated:
     """Measures this machine and writes its file.
 
     Args:
         out: The file, ending in .toml.
         resume: Go on with what an earlier one left.
-        tell: Hears what is measured next, what share is done, and the time left in words.
+        tell: Hears what is measured next, and what share is done.
         probes: Trainings that are measured.
         measure: Measures one.
         ceilings: Whether these are measured, too.
@@ -95,15 +94,14 @@ def calibrate(
     engine.load()
     journal = _Journal(out.with_name(f"{out.name}.partial"), _header(engine.version()), resume)
     names = [
-        *([CEILINGS] if ceilings else []), *([POWER] if power else []), *(one.name for one in probes),
+        *([CEILINGS] if ceilings else []), *(one.name for one in probes), *([POWER] if power else []),
     ]  # fmt: skip
-    begin, done = time.monotonic(), 0
     skipped: list[str] = []
     with one_at_a_time():
         for number, name in enumerate(names):
             if name in journal.entries:
                 continue
-            tell(name, number / len(names), _left(begin, done, len(names) - number))
+            tell(name, number / len(names))
             if name == CEILINGS:
                 journal.add(name, _ceilings(engine).to_dict())
             elif name == POWER and power is not None:
@@ -114,8 +112,7 @@ def calibrate(
                     journal.add(name, measure(one).to_dict())
                 except RecordingError as error:  # of one among many: it does without
                     skipped.append(str(error))
-            done += 1
-    tell("fit", 1.0, "")
+    tell("fit", 1.0)
     entries = journal.entries
     probed = [Probe.from_dict(entries[one.name]) for one in probes if one.name in entries]
     fitted = fit(probed)
@@ -152,18 +149,6 @@ def engine_key(version: str) -> str:
     """ "torch-2.13" of "torch 2.13.0+cpu"."""
     name, _, number = version.partition(" ")
     return f"{name}-{'.'.join(number.split('.')[:2])}"
-
-
-def _left(begin: float, done: int, rest: int) -> str:
-    """Time left in words, from what those took that are done."""
-    if not done:
-        return ""
-    seconds = (time.monotonic() - begin) / done * rest
-    return (
-        f"about {max(1, round(seconds / 60))} min left"
-        if seconds > 45
-        else "less than a minute left"
-    )
 
 
 def _header(version: str) -> dict[str, Any]:

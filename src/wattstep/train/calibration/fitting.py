@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 from wattstep.errors import RecordingError
 from wattstep.predict.cpu.time import (
     CODES,
+    FRESH,
     KINDS,
     LOOK,
     STARTING,
@@ -35,9 +36,10 @@ PRIOR: Final = 0.005
 # How much a value that is twice that of single operations weighs against a whole step that is off by all of its time.
 HOLD: Final = 0.15
 LEAST_START: Final = np.array(
-    [1e-7, 1e-7, 1e-7, 1e-6]
+    [1e-7, 1e-7, 1e-7, 5e-11, 1e-6]
 )  # of what is between operations, and of steps
-STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), "step_s")
+STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), FRESH, "step_s")
+STEP_UNITS: Final = np.array([1e-6, 1e-6, 1e-6, 1e-10, 1e-5])
 DISTURBED: Final = 0.1  # cores that other processes take: more widens
 DISTURBED_SPREAD: Final = log(1.1)
 # Half intervals of memory: at least what trainings of this suite were off on the machine on which the
@@ -227,9 +229,9 @@ def _between(
     for probe, work in zip(probes, works, strict=True):
         step = probe.seconds
         starts = [work.starts[phase] for phase in STARTING]
-        rows.append(np.array([*(1e-6 * each for each in starts), 1e-5]) / step)
+        rows.append(np.array([*starts, probe.fresh, 1.0]) * STEP_UNITS / step)
         rests.append((step - float(probe.operation_seconds.sum())) / step)
-    solution = nnls(np.array(rows), np.array(rests))[0] * np.array([1e-6, 1e-6, 1e-6, 1e-5])
+    solution = nnls(np.array(rows), np.array(rests))[0] * STEP_UNITS
     return dict(zip(STEP, solution.tolist(), strict=True))
 
 
@@ -247,7 +249,9 @@ def _to_whole_steps(
         amounts = np.zeros((len(KINDS), len(VALUES)))
         np.add.at(amounts, work.kinds, work.features)
         starts = [work.starts[phase] for phase in STARTING]
-        rows.append(np.concatenate([amounts.ravel(), starts, [1.0]]) * prior / probe.seconds)
+        rows.append(
+            np.concatenate([amounts.ravel(), starts, [probe.fresh, 1.0]]) * prior / probe.seconds
+        )
     matrix = np.vstack([np.array(rows), np.diag(np.full(len(prior), HOLD))])
     wanted = np.concatenate([np.ones(len(rows)), np.full(len(prior), HOLD)])
     solution = nnls(matrix, wanted, maxiter=50 * len(prior))[0] * prior
@@ -268,4 +272,5 @@ def seconds_of(
     """Time of a probe's step in s, as values predict it."""
     work = probe.work
     between = sum(work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING)
-    return float(operation_seconds(work, kinds).sum()) + between + step["step_s"]
+    fresh = probe.fresh * step[FRESH]
+    return float(operation_seconds(work, kinds).sum()) + between + fresh + step["step_s"]

@@ -18,7 +18,10 @@ IDLE: Final = "20s"
 LOADED_S: Final = 60.0  # with all cores; a thermal step as well
 
 
-def measure_power() -> dict[str, Any]:
+PowerFigures = dict[str, Any]  # JSON, as a calibration keeps it until it has ended
+
+
+def measure_power() -> PowerFigures:
     """Figures as documents by name ("idle", "full", "resistance", "time_constant"), and why others are not there ("reasons")."""
     with tempfile.TemporaryDirectory() as folder:
         settings = TrainingSettings(
@@ -29,7 +32,7 @@ def measure_power() -> dict[str, Any]:
         return described(load(run).metrics)
 
 
-def described(metrics: Mapping[str, Any]) -> dict[str, Any]:
+def described(metrics: Mapping[str, Any]) -> PowerFigures:
     """As `measure_power`, of a run's metrics."""
     idle = metrics.get("idle_power")
     wanted = {
@@ -38,7 +41,7 @@ def described(metrics: Mapping[str, Any]) -> dict[str, Any]:
         "resistance": metrics.get("thermal_resistance"),
         "time_constant": metrics.get("thermal_time_constant"),
     }
-    found: dict[str, Any] = {"reasons": {}}
+    found: PowerFigures = {"reasons": {}}
     for name, figure in wanted.items():
         if isinstance(figure, Figure) and figure.value is not None and figure.value > 0:
             found[name] = figure.to_dict()

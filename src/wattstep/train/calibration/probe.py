@@ -64,12 +64,13 @@ class Probe:
         tensors: Tensors that were there before the first step.
         growth_first: As the allocator's replay says, without what calibration adds.
         growth_steady: Likewise.
+        fresh: Bytes of pages that the system gives within a step, as the replay says.
         libraries: That it loaded, of those that show.
         steps: Time of steps that nothing was attached to.
         clock: As `OperationTimes.clock`.
         starts: Operations by phase that compute something.
         rows: Of each operation: index into `cpu.time.KINDS`, its features, its time; 0: it was not timed.
-        others: Cores that other processes took meanwhile.
+        others: Cores that other processes took meanwhile; not a number: it was not noted.
     """
 
     settings: ProbeSettings
@@ -80,6 +81,7 @@ class Probe:
     tensors: float
     growth_first: float
     growth_steady: float
+    fresh: float
     libraries: tuple[str, ...]
     steps: tuple[float, ...] = ()
     clock: str = "thread"
@@ -168,6 +170,7 @@ def measure_probe(settings: ProbeSettings) -> Probe:
         tensors=sum(size for _, size in lasting(times.graph)),
         growth_first=growth.first,
         growth_steady=growth.steady,
+        fresh=growth.fresh,
         libraries=times.graph.libraries,
         steps=times.steps,
         clock=times.clock,

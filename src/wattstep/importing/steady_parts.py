@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from scipy import ndimage, stats
+from scipy import ndimage
 
 from wattstep.recorded.period.seen import NEAR, mean_periods, seen
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure
+from wattstep.stats.student import half_width
 
+CONFIDENCE: Final = 0.95
 LEVEL_PERIODS: Final = 2  # over which power is averaged, so that a step's own course is not in it
 LEVEL_AROUND: Final = 41  # half periods
 UNUSUAL: Final = 7.0  # times the median of what mean power is off: beyond 4.7 deviations
@@ -117,10 +119,10 @@ def counted_period(
     if not len(means) or abs(means.mean() / value - 1) > NEAR:
         return period
     mean = float(means.mean())
-    half_width = float(stats.t.isf(0.025, len(means) - 1) * means.std(ddof=1)) / len(means) ** 0.5
+    half = half_width(means, CONFIDENCE)
     low, high = _ends(period)
     return replace(
-        period, value=mean, low=min(low, mean - half_width), high=max(high, mean + half_width),
+        period, value=mean, low=min(low, mean - half), high=max(high, mean + half),
         method=f"{period.method}; mean by counting turns of its line",
     )  # fmt: skip
 

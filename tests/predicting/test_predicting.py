@@ -303,3 +303,13 @@ def test_a_framework_is_called_what_its_values_are_of() -> None:
 def test_what_cannot_be_predicted_is_said_in_a_line(device: str, precision: str, word: str) -> None:
     with pytest.raises(InvalidValueError, match=word):
         Predictor(family(), devices.find(device), precision=precision)
+
+
+def test_tokens_are_told_of_workloads_that_have_them() -> None:
+    prediction = Predictor(family(), TX2).at(16)
+    report = prediction.report(workload="by hand", tokens_per_sample=256)
+    metrics = {name: figure for name, part, figure in report.metrics.each() if part is None}
+    seconds, joules = float(prediction.step_time), float(prediction.energy_per_step)
+    assert float(metrics["tokens_per_second"]) == pytest.approx(16 * 256 / seconds)
+    assert float(metrics["energy_per_token"]) == pytest.approx(joules / 16 / 256)
+    assert metrics["energy_per_token"].status is Status.PREDICTED

@@ -92,6 +92,7 @@ def predict(
                 )
             of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
             name = title = of.name
+            tokens = None
         else:
             if input_ is not None:
                 raise InvalidValueError(
@@ -104,6 +105,7 @@ def predict(
                 )
             of = workloads.find(what)
             name, title = of.facts.name, of.facts.title
+            tokens = of.facts.tokens_per_sample
         preparation = Preparation(
             batch_size=max(sizes), classes=None if own else classes, image_size=image_size
         )
@@ -122,7 +124,10 @@ def predict(
     if json:
         from wattstep.report.json_document import dump
 
-        reports = [one.report(workload=name, title=title).to_dict() for one in predictions]
+        reports = [
+            one.report(workload=name, title=title, tokens_per_sample=tokens).to_dict()
+            for one in predictions
+        ]
         fits = {
             "probability": {str(one.batch_size): one.fits_with for one in predictions},
             "largest_batch": largest,

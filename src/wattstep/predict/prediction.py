@@ -21,6 +21,7 @@ from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.step_graph import StepGraph
+from wattstep.schema.tokens import energy_per_token, tokens_per_second
 
 CONFIDENCE: Final = 0.9
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
@@ -272,12 +273,15 @@ class Prediction:
 
     # --- the report ----------------------------------------------------------------------------
 
-    def report(self, *, workload: str, title: str = "") -> RunReport:
+    def report(
+        self, *, workload: str, title: str = "", tokens_per_sample: int | None = None
+    ) -> RunReport:
         """The report of a run that never took place.
 
         Args:
             workload: Its name.
             title: In words.
+            tokens_per_sample: Of a workload whose samples are sequences of tokens.
         """
         energy = self.energy_per_step
         per_sample = energy if energy.missing else energy.scaled(1 / self.batch_size, "J")
@@ -295,6 +299,14 @@ class Prediction:
                 "memory_breakdown": self.memory_breakdown,
             }
         )
+        if tokens_per_sample:
+            metrics = Metrics(
+                {
+                    **metrics,
+                    "tokens_per_second": tokens_per_second(self.throughput, tokens_per_sample),
+                    "energy_per_token": energy_per_token(per_sample, tokens_per_sample),
+                }
+            )
         waits = max(0.0, self.time.total - float(self.operation_seconds.sum()))
         return RunReport(
             run=f"{workload}-batch-{self.batch_size}-on-{self.device.name}",

@@ -59,9 +59,10 @@ def test_an_allocator_that_tells_no_blocks_costs_its_free_memory_alone(tmp_path:
         recording = PlayedRecording(tmp_path / "run", cuda)
         gpu.allocate(30 * MB)
         for _ in range(10):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.launch("kernel", 5 * MS)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         run = recording.close()
     assert run.series.steps.device == "gpu0"
     assert run.metrics["device_peak_memory"].value == 30 * MB + 1
@@ -133,12 +134,13 @@ def run_of(path: Path, followed: bool) -> Any:
         recording = PlayedRecording(path, cuda)
         gpu.allocate(30 * MB)
         for _ in range(20):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             gpu.allocate(50 * MB)
             gpu.launch("kernel", 5 * MS)
             cuda.synchronize()
             gpu.allocate(-50 * MB)
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
         if followed:
             assert recording.steps.device is not None
             recording.steps.device.note_memory()

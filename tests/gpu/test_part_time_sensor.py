@@ -45,11 +45,12 @@ def trained(path: Path, step_ms: int, share: float | None, counter: bool) -> tup
         gpu.allocate(1)
         begun = host.now_ns
         for number in range(300):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            step_begun = recording.steps.begin()
             gpu.launch("kernel", step_ms * MS / 4)
             cuda.synchronize()
             host.work(begun + (number + 1) * step_ms * MS - host.now_ns - 20_000)
-            recording.steps.end(0.5)
+            recording.steps.end(step_begun, 0.5)
         recording.steps.leave_device(wait=True)
         recording.steps.stop()
         ended = host.now_ns

@@ -44,9 +44,10 @@ class Program:
 
     def step(self, work: Callable[[], None]) -> None:
         self.marked.append([])
-        self.run.steps.begin(4.0)
+        self.run.steps.samples = 4.0
+        begun = self.run.steps.begin()
         work()
-        self.run.steps.end(0.5)
+        self.run.steps.end(begun, 0.5)
 
     def kernels(self, name: str, count: int, ms: float) -> None:
         for _ in range(count):

@@ -32,9 +32,10 @@ class Training:
 
     def step(self, work: Callable[[], None]) -> None:
         """One step."""
-        self.run.steps.begin(4.0)
+        self.run.steps.samples = 4.0
+        begun = self.run.steps.begin()
         work()
-        self.run.steps.end(0.5)
+        self.run.steps.end(begun, 0.5)
 
     def kernels(self, count: int, ns: float, stream: Stream | None = None) -> None:
         """So many kernels, each asked for after 20 us of the host."""
@@ -166,7 +167,8 @@ def cut_off(one: Training) -> None:
     """It is stopped within a step."""
     for _ in range(80):
         one.step(lambda: one.kernels(10, 0.5 * MS))
-    one.run.steps.begin(4.0)
+    one.run.steps.samples = 4.0
+    one.run.steps.begin()
     one.kernels(5, 0.5 * MS)
 
 

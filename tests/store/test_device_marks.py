@@ -27,14 +27,15 @@ def recorded(path: Path) -> dict[str, Any]:
     with played_time(host):
         recording = PlayedRecording(path, cuda)
         for number in range(300):
-            recording.steps.begin(4.0)
+            recording.steps.samples = 4.0
+            begun = recording.steps.begin()
             recording.steps.mark("forward")
             gpu.launch("kernel", 9 * MS)
             recording.steps.mark("backward")
             gpu.launch("kernel", (5 + number % 7) * MS)
             if number % 40 == 0:
                 cuda.synchronize()
-            recording.steps.end(0.5)
+            recording.steps.end(begun, 0.5)
             if number % 100 == 50:
                 recording.steps.rest("evaluation")
                 gpu.launch("kernel", 30 * MS)

@@ -26,6 +26,7 @@ memory   the allocator's peak, what the driver counts, and what it has left, bes
 from __future__ import annotations
 
 import argparse
+import gc
 import shutil
 import statistics
 import subprocess
@@ -396,16 +397,17 @@ def _profiled_s(training: Training, name: str, options: argparse.Namespace) -> t
         between = ("--capture-range=cudaProfilerApi", "--capture-range-end=stop")
         trace = ("stats", "--report", "cuda_gpu_trace", "--format", "csv", f"{report}.nsys-rep")
         try:
-            _call("nsys", "profile", "-t", "cuda", *between, "-o", str(report), *child)
-            table = _call("nsys", *trace)
+            _call(options, "nsys", "profile", "-t", "cuda", *between, "-o", str(report), *child)
+            table = _call(options, "nsys", *trace)
             return _sum_s(table), "nsys"
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             return _by_torch_s(training), f"torch.profiler (nsys: {type(error).__name__})"
 
 
-def _call(*command: str) -> bytes:
-    """What a command prints."""
-    return subprocess.run(command, capture_output=True, check=True, timeout=NSYS_S).stdout
+def _call(options: argparse.Namespace, *command: str) -> bytes:
+    """What a command prints; it ends within the minutes."""
+    left = max(1.0, min(NSYS_S, options.deadline - time.perf_counter()))
+    return subprocess.run(command, capture_output=True, check=True, timeout=left).stdout
 
 
 def _sum_s(table: bytes) -> float:
@@ -520,11 +522,16 @@ def _nvml_handle(nvml: Any, machine: Machine) -> Any:
 def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
     yield (
         "training", "run's peak", "categories less peak", "allocator's peak", "fragments",
-        "driver counts", "free on the device",
+        "driver counts", "run's peak is off by", "free on the device",
     )  # fmt: skip
     if machine.processor == "cpu":
         raise RuntimeError("there is no memory of a device with --processor cpu")
+    cuda = machine.cuda
     for name in in_time(options):
+        gc.collect()
+        cuda.empty_cache()
+        cuda.reset_peak_memory_stats()
+        before, _ = cuda.mem_get_info()
         training = Training(name, machine)
         with recorded(training, lambda recorder, step: None) as run:
             figure = run.metrics.get("device_peak_memory")
@@ -533,15 +540,16 @@ def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             off = sum(part.value or 0.0 for part in parts.values()) - (
                 figure.value if figure else 0
             )
-        cuda = machine.cuda
         free, total = cuda.mem_get_info()
+        driver = before - free
         yield (
             name,
             str(figure),
             f"{off:.0f} B" if parts else "-",
             f"{cuda.max_memory_reserved() / 2**20:.0f} MiB",
             str(cache.get("fragments", "not told")),
-            f"{machine.engine.device_memory(machine.processor).used_by_process()}",
+            f"{driver / 2**20:.0f} MiB more than before it",
+            percent(figure.value or 0.0, float(driver)) if figure and driver > 0 else "-",
             f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB",
         )
 

@@ -381,6 +381,28 @@ def test_a_gpu_that_worked_unseen_is_said_once_and_left_alone_from_then_on() -> 
     assert (again.notes, tracer._played.options["use_device"]) == ((), None)
 
 
+def test_a_profiler_that_loses_kernels_is_not_believed() -> None:
+    def events(kernels: int, *more: Row) -> list[Row]:
+        calls = [call("cudaLaunchKernel", 120 + n, 121 + n, MAIN, 50 + n, 1) for n in range(4)]
+        works = [work("gemm", 200 + 10 * n, 209 + 10 * n, 50 + n, 1) for n in range(4)]
+        return [*calls, *more, *works[4 - kernels :]]
+
+    def tree() -> list[Any]:
+        return [operation("aten::mm", 110, 190, MAIN, 1)]
+
+    _, found, cpu, gpu = traced(tree(), events(4))
+    assert (found.notes, len(gpu)) == ((), 4)
+    # The first of a session are lost: what is left would be too little for the step.
+    _, found, cpu, _ = traced(tree(), events(2))
+    (note,) = found.notes
+    assert "2 of 4 launches" in note
+    assert (found.device_rows, [row["name"] for row in cpu]) == (b"", ["aten::mm"])
+    # While a graph is captured, launches start nothing.
+    capture = call("cudaStreamBeginCapture", 115, 116, MAIN, 40, 1)
+    _, found, _, gpu = traced(tree(), events(2, capture))
+    assert (found.notes, len(gpu)) == ((), 2)
+
+
 def test_what_profilers_of_each_release_take_is_found_by_their_signature() -> None:
     from wattstep.engines.torch.gpu_trace import profiler
 

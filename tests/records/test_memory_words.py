@@ -25,6 +25,8 @@ from wattstep.schema.oom_messages import ran_out, says_no_stack, says_ran_out
         "ImportError: libx.so: failed to map segment from shared object: Cannot allocate memory",
         "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
         "memory ran out: try a smaller batch",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/pytorch/c10/cuda/CUDACachingAllocator.cpp":1131',
     ],
 )
 def test_what_parts_say_where_an_allocation_fails_is_known(words: str) -> None:

@@ -61,9 +61,15 @@ _METHODS: Final = {
 }
 
 
+# Of a script's own training the peaks are its, not ours to reset.
+SINCE_BEGIN: Final = (
+    "since the process began, or the script reset its peaks: what came before the run is in it"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DevicePeak:
-    """GPU memory that undisturbed steps took, in bytes.
+    """GPU memory that a process took, in bytes.
 
     Attributes:
         name: Of the device.
@@ -73,6 +79,7 @@ class DevicePeak:
         reason: Why it is not.
         allocator: What counted, as sources of figures name it.
         shared: True if it is the host's memory, too.
+        since: Since when the allocator counts its peaks.
     """
 
     name: str
@@ -82,6 +89,7 @@ class DevicePeak:
     reason: str | None
     allocator: str
     shared: bool = False
+    since: str = "over steady steps"
 
     @property
     def whole(self) -> int:
@@ -108,7 +116,7 @@ def peak_of(device: DeviceMemory, allocator: str) -> DevicePeak:
 
 
 def peak_figure(peak: DevicePeak) -> Figure:
-    """The most device memory that the process took in undisturbed steps."""
+    """The most device memory that the process took, since when `peak.since` says."""
     outside = (
         "; the context and other memory outside of it is not known"
         if peak.outside is None
@@ -119,7 +127,7 @@ def peak_figure(peak: DevicePeak) -> Figure:
         unit="B",
         status=Status.MEASURED,
         source=peak.allocator if peak.outside is None else f"{peak.allocator}, and the driver",
-        method="most that the allocator had from the driver over steady steps" + outside,
+        method=f"most that the allocator had from the driver {peak.since}{outside}",
     )
 
 
@@ -175,6 +183,7 @@ def marked_peak(events: Sequence[memory.Event], allocator: str) -> DevicePeak | 
         reason="the driver did not say what it counts as this process's",
         allocator=allocator,
         shared=bool(marks.get("shared")),
+        since=SINCE_BEGIN,
     )
 
 

@@ -19,6 +19,9 @@ _RAN_OUT: Final = re.compile(
     r"|(?:CUDA|HIP|XPU|MPS)(?: backend| error:| driver error:)? out of memory"
     r"|NvMapMem\w+.*\berror 12\b"  # of a Jetson's driver: ENOMEM
     r"|CU(?:DNN|BLAS)_STATUS_ALLOC_FAILED"
+    r"|CUDNN_STATUS_INTERNAL_ERROR_(?:DEVICE|HOST)_ALLOCATION_FAILED"  # of cuDNN 9
+    # torch on Jetson and MIG, which asks NVML what is left (pytorch/pytorch#128661)
+    r"|NVML_SUCCESS == r INTERNAL ASSERT FAILED at .*CUDACachingAllocator"
     r"|malloc of size \d+ failed"  # Arrow
     r"|OpenBLAS.*[Mm]emory allocation (?:still )?failed",
     re.MULTILINE,

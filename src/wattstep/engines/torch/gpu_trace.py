@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,11 @@ FIRST_USED = (
 )
 PROBED = 32  # pieces of work over which the profiler's cost is averaged
 SPIN_CYCLES = 4_000_000  # of the GPU, in which as many are asked for
+# CUPTI is known to lose the first kernels of a session that follows others (pytorch/pytorch#192021).
+LOST = "the profiler has no kernel for {} of {} launches of a step: what it tells of the GPU would be too little"
+LAUNCH = re.compile(r"cu(?:da)?(?:LaunchKernel|LaunchCooperativeKernel|GraphLaunch)")
+CAPTURE = re.compile(r"cuda(?:Stream|Thread).*Capture")
+MOST_LOST = 0.01  # of the launches of a step: an empty graph launches nothing, and loses nothing
 NOT_SEEN = (
     "the profiler saw nothing of the GPU though it worked: another profiler has CUPTI, or it may "
     "not be used here"

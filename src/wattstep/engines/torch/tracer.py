@@ -36,7 +36,11 @@ from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.engines.torch.flops import COUNTED, flops_of
 from wattstep.engines.torch.gpu_trace import (
     ALONE,
+    CAPTURE,
     FIRST_USED,
+    LAUNCH,
+    LOST,
+    MOST_LOST,
     NOT_SEEN,
     GpuTrace,
     nested_by_time,
@@ -221,6 +225,9 @@ class TorchTracer(MarkedTracer):
             for event in events
             if (event.start <= ended if event.processor == CPU else event.correlation not in of_own)
         ]
+        if (lost := _lost(events)) is not None:
+            self._give_up(lost)
+            return None
         window = WindowEvents(
             nodes,
             [node.number for node in nodes],
@@ -351,6 +358,20 @@ class _Node(Operation):
         while parent.scope and not parent.users and parent.parent >= 0:
             parent = others[parent.parent]
         self.outermost = int(parent.scope)
+
+
+def _lost(events: Sequence[DeviceEvent]) -> str | None:
+    """Reason why what GPUs did is not all there: launches without a kernel; None: it is.
+
+    While a graph is captured, launches start nothing.
+    """
+    calls = [event for event in events if event.processor == CPU]
+    if any(CAPTURE.match(event.name) for event in calls):
+        return None
+    launches = [event.correlation for event in calls if LAUNCH.match(event.name)]
+    there = {event.correlation for event in events if event.processor != CPU}
+    lost = sum(correlation not in there for correlation in launches)
+    return LOST.format(lost, len(launches)) if lost > MOST_LOST * len(launches) else None
 
 
 def _call(event: DeviceEvent) -> _Node:

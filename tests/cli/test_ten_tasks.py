@@ -151,7 +151,7 @@ def test_no_sentence_stands_twice_with_a_sensor_or_without(
 def test_a_sweep_without_a_sensor_says_it_once(home: Path) -> None:
     text = asked("sweep", "lenet", "--batch", "1,2", "--steps", 3, "--threads", 1, "--cooldown",
                  "none", "--out", "sweep", "--quiet", home=home)  # fmt: skip
-    assert re.search(rf"LeNet-5 .*{NUMBER} MB", text)
+    assert re.search(rf"lenet {NUMBER} MB {NUMBER} MB yes", text)
 
 
 def test_which_runs_there_are_and_what_they_cost(home: Path, columns: int) -> None:

@@ -185,12 +185,18 @@ def _sampler(diagnosis: Diagnosis) -> list[str]:
         name: thing if isinstance(thing, str) else _value(thing["value"], thing["unit"])
         for name, thing in diagnosis["sampler"].items()
     }
-    lost, late, own = (
-        words.get(name, "-")
-        for name in ("lost ticks", "lateness, 99th percentile", "sampler, share of one core")
+    lost, late, own, every, scheduled = (
+        words.get(name, "-")  # a board's wattstep may be another one
+        for name in (
+            "lost ticks",
+            "lateness, 99th percentile",
+            "sampler, share of one core",
+            "interval",
+            "scheduling",
+        )
     )
     return [
-        f"The sampler: every {words['interval']}, {words['scheduling']}; lost ticks {lost}, 99 of 100 less "
+        f"The sampler: every {every}, {scheduled}; lost ticks {lost}, 99 of 100 less "
         f"than {late} late; it takes {own} of one core, and {_size(diagnosis['disk_bytes_an_hour'])} on "
         "disk an hour",
     ]

@@ -326,8 +326,8 @@ DIAGNOSIS = {
     "device": {"cores": 4, "virtual": None, "memory": 10, "cpu": "c"}, "interval": "10ms",
     "total": {"source": None, "status": None, "note": "none"}, "notes": ["n"],
     "sensors": [
-        {"name": "s", "present": False, "reason": "[/red]", "channels": []},
-        {"name": "t", "present": True, "reason": None, "channels": [
+        {"name": "s", "description": "", "present": False, "reason": "[/red]", "channels": []},
+        {"name": "t", "description": "[t]", "present": True, "reason": None, "channels": [
             {"name": "[c]", "unit": "W", "value": 1.5, "resolution_seen": None,
              "update_interval": None, "read_cost": 1e-6},
         ]},
@@ -349,7 +349,9 @@ def test_what_doctor_finds_is_shown_or_refused(
     ending = message(state="finished", ending={"found": {**DIAGNOSIS, key: value}})
     place = RemoteBoard(Garbling(ending), BoardOptions(), lambda _: None)
     with suppress(RecordingError):
-        _show(place.diagnose("10ms"))
+        diagnosis = place.diagnose("10ms")
+        for full in (False, True):
+            _show(diagnosis, full)
     assert all(line.isprintable() for line in capsys.readouterr().out.split("\n"))
 
 

@@ -228,7 +228,10 @@ def _check_diagnosis(diagnosis: dict[str, Any]) -> None:
     if device.get("virtual") not in (True, False, None):
         raise ValueError("virtual")
     for sensor in diagnosis["sensors"]:
-        _check_texts(sensor["name"], sensor["reason"], str(sensor["present"]))
+        # None of it is None: it is put together with other words.
+        _check_texts(
+            sensor["name"] + sensor["description"], sensor["reason"], str(sensor["present"])
+        )
         for row in sensor["channels"]:
             _check_texts(row["name"], row["unit"], row.get("note"))
             numbers = ("value", "resolution_seen", "update_interval", "read_cost")

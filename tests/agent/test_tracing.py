@@ -122,7 +122,8 @@ def test_a_script_runs_unchanged_and_its_steps_are_those_of_its_optimizer(
     assert canary["before"]["right"]
     assert canary["after"]["right"]
     assert len(canary["after"]["compute_s"]) >= 5
-    names = Counter(tuple(names) for names in steps["mark_name"])
+    # Of the steps whose phases are marked: how many that are goes with how long steps take.
+    names = Counter(tuple(names) for names in steps["mark_name"] if names)
     marked = ("loop", "data", "forward", "backward", "optimizer", "Sequential")  # what was updated
     assert names.most_common(1)[0][0] == marked
 

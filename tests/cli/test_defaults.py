@@ -25,7 +25,7 @@ def commands() -> Any:
 
 
 def found(folder: Path, **environment: str) -> dict[str, dict[str, Any]]:
-    return defaults(commands(), environment, folder)
+    return defaults(commands(), environment, folder, commands)
 
 
 def test_the_environment_comes_before_the_file_and_a_command_s_table_before_all(
@@ -75,3 +75,13 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, text: str, id: str, nam
     (tmp_path / "pyproject.toml").write_text(text)
     with refused(id, named):
         found(tmp_path)
+
+
+def test_a_word_that_no_command_has_is_refused_of_one_command_too(tmp_path: Path) -> None:
+    one = {"run": commands()["run"]}
+    (tmp_path / "pyproject.toml").write_text('[tool.wattstep]\npower_mdel = "vcpu"\n')
+    with refused("unknown-default", "did you mean power-model"):
+        defaults(one, {}, tmp_path, commands)
+    # What only others have is theirs.
+    (tmp_path / "pyproject.toml").write_text("[tool.wattstep]\npaper = true\n")
+    assert defaults(one, {}, tmp_path, commands) == {"run": {}}

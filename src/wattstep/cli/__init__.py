@@ -69,21 +69,8 @@ def run_command_line() -> int:
     Returns:
         0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; or the profiled script's own.
     """
-    app = typer.Typer(
-        help=_HELP,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    for name in _needed(sys.argv[1:]):
-        place, _, function = COMMANDS[name].partition(":")
-        module = importlib.import_module(place)
-        app.command(name, context_settings=getattr(module, "CONTEXT", {}))(
-            _refusing(getattr(module, function))
-        )
-    app.callback(invoke_without_command=True)(_show_version)
     try:
-        _call(app)
+        _call(_app(_needed(sys.argv[1:])))
     except WattstepError as error:  # of defaults: no command has begun
         _dump(error, "--json" in sys.argv)
         say(f"wattstep: {error}")
@@ -101,6 +88,24 @@ def run_command_line() -> int:
         say(f"wattstep: failed inside, please report it: {contained(error)}")
         return FAILED
     return 0
+
+
+def _app(names: Iterable[str]) -> typer.Typer:
+    """The commands of these names."""
+    app = typer.Typer(
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in names:
+        place, _, function = COMMANDS[name].partition(":")
+        module = importlib.import_module(place)
+        app.command(name, context_settings=getattr(module, "CONTEXT", {}))(
+            _refusing(getattr(module, function))
+        )
+    app.callback(invoke_without_command=True)(_show_version)
+    return app
 
 
 def _refusing(command: Callable[..., None]) -> Callable[..., None]:
@@ -130,7 +135,12 @@ def _call(app: typer.Typer) -> None:
     from wattstep.cli.defaults import defaults
 
     group: Any = typer.main.get_command(app)  # newer versions of typer have their own click
-    group(default_map=defaults(group.commands, os.environ, Path.cwd()))
+
+    def every() -> Any:
+        whole: Any = typer.main.get_command(_app(COMMANDS))
+        return whole.commands
+
+    group(default_map=defaults(group.commands, os.environ, Path.cwd(), every))
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:

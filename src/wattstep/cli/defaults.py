@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,7 +31,10 @@ class Command(Protocol):
 
 
 def defaults(
-    commands: Mapping[str, Command], environment: Mapping[str, str], folder: Path
+    commands: Mapping[str, Command],
+    environment: Mapping[str, str],
+    folder: Path,
+    every: Callable[[], Mapping[str, Command]],
 ) -> dict[str, dict[str, Any]]:
     """Defaults of each command's parameters, by the names that click knows them by.
 
@@ -39,14 +42,16 @@ def defaults(
         commands: Those that may be called.
         environment: Variables by name; an empty one says nothing.
         folder: Where the search for the file begins; it goes upwards to the first one.
+        every: Gives all commands there are, which is asked only where those do not have an option.
 
     Raises:
         InvalidValueError: The file cannot be read, or says something of an option that there is not.
     """
     file, table = _table(folder)
+    _check_common(file, table, commands, every)
     return {
         name: {
-            **_of_file(file, name, table, options := _options(command), commands),
+            **_of_file(file, name, table, options := _options(command)),
             **{
                 parameter: value
                 for option, parameter in options.items()
@@ -72,31 +77,45 @@ def _of_file(
     name: str,
     table: Mapping[str, Any],
     options: Mapping[str, str],
-    commands: Mapping[str, Command],
 ) -> dict[str, Any]:
     """What the file says of a command: all that it has an option for, and its own table."""
-    from wattstep.cli import COMMANDS
-
     own = table.get(name, {}) if isinstance(table.get(name), Mapping) else {}
     known = {key.replace("_", "-"): value for key, value in own.items()}
     for key in known:
         if key not in options:
             raise _unknown(f"[tool.wattstep.{name}] of {file}", key, list(options))
-    common = {
+    given = {**_common(table), **known}
+    return {options[key]: value for key, value in given.items() if key in options}
+
+
+def _common(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says of all commands."""
+    return {
         key.replace("_", "-"): value
         for key, value in table.items()
         if not isinstance(value, Mapping)
     }
+
+
+def _check_common(
+    file: Path | None,
+    table: Mapping[str, Any],
+    commands: Mapping[str, Command],
+    every: Callable[[], Mapping[str, Command]],
+) -> None:
+    """Refuses what no command has."""
+    from wattstep.cli import COMMANDS
+
+    where = f"[tool.wattstep] of {file}"
     for key, value in table.items():
         if isinstance(value, Mapping) and key not in COMMANDS:
-            raise _unknown(f"[tool.wattstep] of {file}", key, list(COMMANDS))
-    if len(commands) == len(COMMANDS):  # all are known: so is what none of them has
-        everywhere = {option for each in commands.values() for option in _options(each)}
-        for key in common:
-            if key not in everywhere:
-                raise _unknown(f"[tool.wattstep] of {file}", key, sorted(everywhere))
-    given = {**common, **known}
-    return {options[key]: value for key, value in given.items() if key in options}
+            raise _unknown(where, key, list(COMMANDS))
+    known = {option for each in commands.values() for option in _options(each)}
+    left = set(_common(table)) - known
+    if left:
+        known = {option for each in every().values() for option in _options(each)}
+        for key in sorted(left - known):
+            raise _unknown(where, key, sorted(known))
 
 
 def _table(folder: Path) -> tuple[Path | None, Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import CpuPredictor, Prediction, Predictor
+from wattstep.report.terminal.folding import has_room
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -46,16 +47,27 @@ def print_predictions(
     console.print()
     head = f"{title} on {device.title}, {predictor.fitted.engine}, {predictor.precision}: predicted"
     console.print(Text(head, style="bold"))
+    side_by_side = _table(predictions)
+    indent = (0, 0, 0, 2)
+    if has_room(side_by_side, console):
+        console.print(Padding(side_by_side, indent))
+    else:  # below each other: no label and no number is cut
+        for one in predictions:
+            console.print(Padding(_table([one]), indent))
+    for line in _notes(predictor, predictions, largest):
+        console.print(Padding(Text(line), (0, 0, 0, 2)))
+
+
+def _table(predictions: Sequence[Prediction]) -> Table:
+    """A column a batch size."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("batch")
+    table.add_column("batch", no_wrap=True)
     for one in predictions:
         table.add_column(str(one.batch_size), justify="right", no_wrap=True)
     for label, name in ROWS:
         table.add_row(label, *(_shown(one, name) for one in predictions))
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
-    console.print(Padding(table, (0, 0, 0, 2)))
-    for line in _notes(predictor, predictions, largest):
-        console.print(Padding(Text(line), (0, 0, 0, 2)))
+    return table
 
 
 def _shown(one: Prediction, name: str) -> str:

@@ -164,8 +164,10 @@ def tree_of(events: Iterable[Row]) -> list[Any]:
 class PlayedGpu(GpuTrace):
     """A GPU that is there, and of which is counted how often it was waited for."""
 
-    def __init__(self, used: bool = True, refused: str | None = None) -> None:
-        super().__init__(lambda _: refused)
+    def __init__(
+        self, used: bool = True, refused: str | None = None, danger: str | None = None
+    ) -> None:
+        super().__init__(lambda _: refused, lambda _: danger)
         self.there, self.reason = used, refused
         self.waits = 0
 

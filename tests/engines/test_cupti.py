@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from wattstep.engines import cupti
 from wattstep.engines.cupti import cupti_refused, cupti_taken
 
 USER, VIDEO = 12345, 54321  # nobody's numbers
@@ -105,3 +106,12 @@ def test_what_a_profiler_puts_into_its_processes_tells_that_cupti_is_taken() -> 
     assert cupti_taken({"CUDA_INJECTION64_PATH": ""}) is None
     assert "has CUPTI" in str(cupti_taken({"CUDA_INJECTION64_PATH": "/opt/libToolsInjection64.so"}))
     assert "Nsight Systems" in str(cupti_taken({"NSYS_PROFILING_SESSION_ID": "7"}))
+
+
+def test_a_profiler_may_crash_with_cuda_13_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupti, "cupti_refused", lambda root, **_: "closed")
+    assert cupti.may_crash_here("13.0") == "closed"
+    assert cupti.may_crash_here("12.6") is None
+    assert cupti.may_crash_here(None) is None
+    monkeypatch.setattr(cupti, "cupti_refused", lambda root, **_: None)
+    assert cupti.may_crash_here("13.0") is None

@@ -23,6 +23,7 @@ from tests.engines.played_profile import (
 )
 
 from wattstep.engines.torch.gpu_trace import FIRST_USED, NOT_SEEN
+from wattstep.errors import RecordingError
 from wattstep.importing.operations import TraceTables, tables_of
 from wattstep.importing.traces import read_trace
 
@@ -354,6 +355,16 @@ def test_without_the_privilege_operations_are_of_the_cpu_alone_and_that_is_said_
     )
     tracer._played.tree = [operation("aten::add", 110, 200, MAIN, 1)]
     assert tracer.play().notes == ()
+
+
+def test_where_the_profiler_may_crash_no_window_is_opened() -> None:
+    tracer = PlayedTracer(
+        PlayedProfile([], []), (100, 900), PlayedGpu(danger="/dev/nvidia0 must be readable")
+    )
+    with pytest.raises(RecordingError, match="nvidia0"):
+        tracer.start()
+    assert tracer._played.options == {}
+    assert not tracer.active
 
 
 def test_a_step_that_is_traced_and_first_uses_the_gpu_says_so_and_the_next_sees_it() -> None:

@@ -156,6 +156,9 @@ def test_what_nobody_knows_is_told_in_the_frameworks_own_words(tmp_path: Path) -
 def test_a_jetson_shares_its_memory_and_a_card_does_not(tmp_path: Path) -> None:
     assert shares_memory(jetson(tmp_path / "a", R36, "NVIDIA Jetson Orin NX"))
     assert not shares_memory(tree(tmp_path / "b", {"dev/nvidia0": ""}))
+    about = "proc/driver/nvidia/gpus/000f:01:00.0/information"
+    assert shares_memory(tree(tmp_path / "c", {about: "Model: \t\t NVIDIA GB10\nIRQ: 1\n"}))
+    assert not shares_memory(tree(tmp_path / "d", {about: "Model: \t\t NVIDIA GB202\n"}))
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class PlayedGpuTrace(GpuTrace):
     """What tracing asks of a played GPU."""
 
     def __init__(self, cuda: Cuda) -> None:
-        super().__init__(lambda _: None)
+        super().__init__(lambda _: None, lambda _: None)
         self._cuda = cuda
 
     def fill(self) -> None:

@@ -79,6 +79,22 @@ def refused_here(cuda_version: str | None) -> str | None:
     )
 
 
+def may_crash_here(cuda_version: str | None) -> str | None:
+    """Reason why a profiler that subscribes to CUPTI, if only for the CPU's calls, may crash; None: it will not.
+
+    That of torch does in some releases, whatever it is asked to trace.
+    """
+    major = re.match(r"\d+", cuda_version or "")
+    if major is None or int(major[0]) < 13:
+        return None
+    return cupti_refused(
+        Path("/"),
+        euid=os.geteuid(),
+        groups={os.getegid(), *os.getgroups()},
+        cuda_version=cuda_version,
+    )
+
+
 def _is_tegra(root: Path) -> bool:
     compatible = text_of(root / "proc/device-tree/compatible")
     return "nvidia,tegra" in compatible or (root / "etc/nv_tegra_release").exists()

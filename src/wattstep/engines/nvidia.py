@@ -106,9 +106,16 @@ def look(root: Path = Path("/")) -> System:
     )
 
 
+_INTEGRATED: Final = re.compile(r"^Model:.*\bGB10\b", re.MULTILINE)  # of a DGX Spark
+
+
 def shares_memory(root: Path = Path("/")) -> bool:
-    """True if the GPU here has no memory of its own, so that what it takes is the system's."""
-    return look(root).tegra
+    """True if the GPU here has no memory of its own, so that what it takes is the system's.
+
+    Those of Tegra, and of boards that have the driver of desktops without being one.
+    """
+    models = map(text_of, root.glob("proc/driver/nvidia/gpus/*/information"))
+    return look(root).tegra or any(_INTEGRATED.search(text) for text in models)
 
 
 def why_no_gpu(system: System, build: Build, visible: str | None, message: str = "") -> str | None:

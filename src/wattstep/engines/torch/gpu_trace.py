@@ -15,7 +15,7 @@ import torch
 from torch._C._profiler import _EventType
 
 from wattstep.attribution.correlation import nest
-from wattstep.engines.cupti import refused_here
+from wattstep.engines.cupti import may_crash_here, refused_here
 
 NO_CUPTI = "this build of torch cannot trace GPUs (it has no CUPTI or ROCm's tracer)"
 ALONE = "operations are of the CPU alone: {}"
@@ -41,10 +41,16 @@ class GpuTrace:
 
     Args:
         refused: Gives the reason why tracing must not be tried, for the version of CUDA; None: it may.
+        dangerous: Likewise, why torch's profiler must not run at all.
     """
 
-    def __init__(self, refused: Callable[[str | None], str | None] = refused_here) -> None:
+    def __init__(
+        self,
+        refused: Callable[[str | None], str | None] = refused_here,
+        dangerous: Callable[[str | None], str | None] = may_crash_here,
+    ) -> None:
         self._refused = refused
+        self._dangerous = dangerous
         self._used = False
         self._cuda: Any = torch.cuda
         self._filled: Any = None  # what is filled to be timed
@@ -62,6 +68,10 @@ class GpuTrace:
         if profiler.ProfilerActivity.CUDA not in profiler.supported_activities():
             return NO_CUPTI
         return self._refused(torch.version.cuda)
+
+    def danger(self) -> str | None:
+        """Reason why no window may be opened at all, of the CPU neither; None: it may."""
+        return self._dangerous(torch.version.cuda)
 
     def piece_ns(self) -> float:
         """Time in ns from one small piece of work to the next, of many that wait in the queue.

@@ -47,6 +47,7 @@ from wattstep.engines.torch.gpu_trace import (
     profiler,
 )
 from wattstep.engines.torch.layers import OUTSIDE, SCOPE, LayerScopes, TopLevelMarks
+from wattstep.errors import RecordingError
 from wattstep.formats.trace import NONE
 from wattstep.schema.tracer import Code
 
@@ -77,6 +78,7 @@ class TorchTracer(MarkedTracer):
         self._gpu = GpuTrace() if gpu is None else gpu
         self._make = make
         self._refusal: str | None = None  # of tracing GPUs, which is asked once
+        self._danger: str | None = None  # of opening any window, which is asked once; "": none
         self._on_gpu: bool | None = None  # in this window; None: no GPU was ever used
         self._end = 0  # which mark ended the step
         self._probes = PROBES
@@ -117,7 +119,15 @@ class TorchTracer(MarkedTracer):
         return TopLevelMarks(model, lambda module: number(self._layers.path(module)), entered, left)
 
     def open(self) -> None:
-        """As `MarkedTracer.open`."""
+        """As `MarkedTracer.open`.
+
+        Raises:
+            RecordingError: The profiler might crash here.
+        """
+        if self._danger is None:
+            self._danger = self._gpu.danger() or ""
+        if self._danger:
+            raise RecordingError(f"torch's profiler may crash here: {self._danger}")
         self._optimizers.clear()
         self._handle = torch_optimizer.register_optimizer_step_post_hook(self._saw_optimizer)
         self._layers.begin()

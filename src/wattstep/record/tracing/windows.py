@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from wattstep.errors import WattstepError
 from wattstep.record.tracing.giving_way import Waits, waited_most, waits
 from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.schema.engine import Engine
@@ -221,6 +222,8 @@ class Windows:
             work()
         except OSError:
             raise
+        except WattstepError as error:
+            self.stop(f"no operations: {error}")
         except Exception as error:
             # Its words may name files: they are for who sits there, not for the run.
             print(f"wattstep: the tracer failed: {error}", file=sys.stderr)

@@ -468,3 +468,19 @@ def test_kernels_cost_the_host_no_event_and_keep_their_length() -> None:
     # from 1 by what the cost takes of an operation's share, at most.
     shares = compensated.time_s[mixed.on_gpu] / 25e-6
     assert shares == pytest.approx(1, abs=0.02)
+
+
+def test_one_disturbed_window_does_not_leave_a_short_operation_with_nothing() -> None:
+    # Nine operations of 4 µs of their own and one of 97 µs, each with one inside; one of 1.5 ms that
+    # something else made a millisecond longer: 22 events would have cost 45 µs each.
+    given = []
+    for number, own in enumerate([4] * 9 + [97]):
+        given.append((40 * number, 40 * number + own + 3, 1, -1, False))
+        given.append((40 * number, 40 * number + 3, 1, 2 * number, False))
+    given.append((480, 1980, 1, -1, False))
+    step = Phases(names=("step",), edges_ns=np.array([[0, 2000 * US]]))
+    compensated = compensate(rows_of(given), step, np.array([[1e-3]]), np.ones(1), 1e-3)
+    assert compensated.correction.cost_s == pytest.approx(4e-6)
+    convolution, longest = compensated.busy_s[18], compensated.busy_s[20]
+    assert convolution / longest == pytest.approx((97 - 4) / 1500)
+    assert compensated.time_s.sum() + compensated.unattributed_s.sum() == pytest.approx(1e-3)

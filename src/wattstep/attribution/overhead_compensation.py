@@ -32,6 +32,7 @@ from wattstep.stats.student import half_width
 Labels = NDArray[np.object_]
 Numbers = NDArray[np.integer[Any]]
 SAFE_GAP_NS = 1_000
+TESTED = 4  # windows, from which on a fit is tested on those that it was not made on
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)  # how much less surely a median tells the middle
 
 
@@ -196,15 +197,18 @@ def compensate(
     else:
         durations = traced.durations_s
         correction = fit_correction(durations, cells.sums(_weights(rows.on_host)), clean_beside)
+        top = rows.parent < 0
+        children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
         if event_s is not None:
             correction = replace(correction, cost_s=np.full(phases, event_s))
+        elif windows < TESTED:
+            most = _most_cost(busy, children)
+            correction = replace(correction, cost_s=np.minimum(correction.cost_s, most))
         # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
         begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
         end = int(rows.end_ns.max(initial=begin))
         shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
         del ranked
-        top = rows.parent < 0
-        children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
         own = np.maximum(busy, 1e-12)
         busy -= correction.cost_s[phase] * children
         np.maximum(busy, 0.0, out=busy)
@@ -348,7 +352,7 @@ def fit_correction(
         return np.array([max(float(np.median(x[y])), 0.0) if y.any() else 0.0 for x, y in parts])
 
     residual = float("nan")
-    if windows >= 4:
+    if windows >= TESTED:
         predicted = (durations - cost_of(slice(0, None, 2)) * events).sum(axis=1)
         residual = float(np.median(predicted[1::2] / beside[1::2]) - 1)
     return Correction(
@@ -363,6 +367,24 @@ def fit_correction(
 def _of_median(values: FloatArray) -> float:
     """Half width of the 95 % interval of a median, as if of a normal distribution; 0 of one value."""
     return MEDIAN_TO_MEAN * half_width(values, CONFIDENCE) if len(values) > 1 else 0.0
+
+
+def _most_cost(own_s: FloatArray, children: FloatArray) -> float:
+    """The most that an event is taken to have cost, in s: what the middle operation with others inside has of its own.
+
+    For the cost of those inside lies in there, beside the operation's own work.
+
+    Of a few windows, one that something else disturbed tells a cost many times as large, which would
+    leave short operations with nothing.
+
+    Args:
+        own_s: Duration of each row without its children.
+        children: Their number.
+    """
+    those = children > 0
+    if not those.any():
+        return math.inf
+    return float(np.median(own_s[those] / children[those]))
 
 
 class Sharing:

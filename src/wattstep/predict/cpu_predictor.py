@@ -46,18 +46,9 @@ class CpuPredictor(BatchSearch):
         precision: str = "fp32",
         mode: str | None = None,
     ) -> None:
-        self.captured = captured
-        self.mode = mode
-        self.precision = precision
-        self.fitted = cpu_values(
-            device if mode is None else in_mode(device, mode), engine, precision
-        )
+        super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self.fitted = cpu_values(self.device, engine, precision)
         self._replayed: dict[int, Growth] = {}
-
-    @property
-    def device(self) -> Device:
-        """Where it would train."""
-        return self.fitted.device
 
     def at(self, batch_size: int) -> Prediction:
         """The prediction for a batch size.

@@ -53,18 +53,9 @@ class Predictor(BatchSearch):
         precision: str = "fp32",
         mode: str | None = None,
     ) -> None:
-        self.captured = captured
-        self.mode = mode
-        self.fitted = fitted_values(
-            device if mode is None else in_mode(device, mode), engine, precision
-        )
-        self.precision = precision
+        super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self.fitted = fitted_values(self.device, engine, precision)
         self._replayed: dict[int, Reserved] = {}
-
-    @property
-    def device(self) -> Device:
-        """Where it would train."""
-        return self.fitted.device
 
     @cached_property
     def _products(self) -> bool:

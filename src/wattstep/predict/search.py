@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
+from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.schema.step_graph import StepFamily
 
@@ -20,11 +21,16 @@ COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has t
 class BatchSearch(ABC):
     """What predicts a training at any batch size.
 
-    Attributes:
+    Args:
         captured: Its step at any batch size.
+        device: Where it would train, in its power mode.
+        precision: Of the training.
     """
 
-    captured: StepFamily
+    def __init__(self, captured: StepFamily, device: Device, precision: str) -> None:
+        self.captured = captured
+        self.device = device
+        self.precision = precision
 
     @abstractmethod
     def fits_with(self, batch_size: int) -> float:

@@ -294,9 +294,9 @@ def _machine(machine: MeasuringMachine) -> str:
     words = [
         spelt.get(key, "{}").format(_bytes(machine["memory"]) if key == "memory" else plain(fact))
         for key, fact in machine.items()
-        if fact is not None
+        if fact is not None and key != "gpus"
     ]
-    return ", ".join(words)
+    return ", ".join([*words, *map(plain, machine.get("gpus", ()))])
 
 
 def _versions(outcomes: Sequence[Outcome]) -> str:

@@ -15,8 +15,9 @@ _MOST_NAMED = 4
 def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> list[str]:
     """The answer to each question that the runs' figures can be asked, and what mars it.
 
-    Runs of different networks are not ranked. Intervals that overlap are said to: then nobody knows which run is the better one. Single
-    runs differ by more than their steps do; `wattstep compare` knows of that.
+    Runs of different networks are not ranked. Intervals that overlap are said to: then nobody knows
+    which run is the better one. Single runs differ by more than their steps do; `wattstep compare`
+    knows of that.
 
     Args:
         reports: At least two.
@@ -25,8 +26,10 @@ def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> lis
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
     differing = _differing(reports)
+    if not related(reports):
+        return [f"These are {len(reports)} runs{differing}, which are not ranked."]
     sentences = [f"These are {len(reports)} runs{differing}."] if differing else []
-    if not answers or not related(reports):
+    if not answers:
         return sentences
     for metric, question in METRICS.items():
         if not question.best:

@@ -56,31 +56,6 @@ def test_every_run_has_its_parts_in_the_same_order_and_colours_whatever_their_si
     assert by_phase.statuses == ("attributed", "modelled")
 
 
-def test_each_bar_says_the_whole_that_it_divides() -> None:
-    (by_phase,) = parted([A, B])
-    whole = A.metrics.figure("step_time")
-    assert whole is not None
-    of_time, of_energy, _ = by_phase.bars
-    assert of_time.whole is not None
-    assert of_time.whole.number == whole.value
-    assert of_energy.whole is not None
-    assert of_energy.whole.status == "modelled"
-
-
-def test_the_whole_of_energy_above_idle_is_that_with_idle_power_which_its_parts_make() -> None:
-    above = {
-        **document()["metrics"],
-        "energy_per_step": figure(2.0, "J", "modelled"),
-        "energy_per_step_with_idle": figure(4.0, "J", "modelled"),
-    }
-    one = report(
-        "A", {"forward": 0.5, "backward": 0.5}, {"forward": 3.0, "backward": 1.0}, metrics=above
-    )
-    energy = next(bar for bar in parted([one, B])[0].bars if bar.of == "energy")
-    assert energy.whole is not None
-    assert energy.whole.number == 4.0
-
-
 def test_what_one_run_alone_has_stands_beside_nothing_and_is_not_drawn() -> None:
     assert parted([A, report("B", {}, {})]) == []
 

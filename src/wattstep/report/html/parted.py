@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from wattstep.report import wording
 from wattstep.report.divisions import Division, divisions
 from wattstep.report.html import charts
-from wattstep.report.values import Shown, plain, show
+from wattstep.report.values import plain
 from wattstep.schema.run_report import RunReport
 
 SMALL = 0.01  # of the whole in every run: not told apart
 _SERIES = tuple(f"--series-{number}" for number in range(1, 7))
 _OTHERS = "--other"
-_WITH_IDLE = "energy_per_step_with_idle"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +23,12 @@ class PartedBar:
     Attributes:
         run: Title of the run.
         of: What is divided: "time" or "energy".
-        whole: Of one step; None where it is not known.
         status: The weakest of its parts.
         segments: Name, share from 0 to 1 and name of the colour of each part, in the order of the key.
     """
 
     run: str
     of: str
-    whole: Shown | None
     status: str
     segments: Sequence[tuple[str, float, str]]
 
@@ -64,27 +61,26 @@ def parted(reports: Sequence[RunReport]) -> list[Parted]:
     """
     titles = wording.titles(reports)
     named = [
-        (title, report, each)
+        (title, each)
         for title, report in zip(titles, reports, strict=True)
         for each in divisions(report, energy_by_kind=True, most=None)
     ]
     groups = [
-        _group(by, [one for one in named if one[2].by == by]) for by in ("phase", "kind", "rail")
+        _group(by, [one for one in named if one[1].by == by]) for by in ("phase", "kind", "rail")
     ]
     return [group for group in groups if len({bar.run for bar in group.bars}) > 1]
 
 
-def _group(by: str, named: Sequence[tuple[str, RunReport, Division]]) -> Parted:
-    colors = _colors(by, [division for _, _, division in named])
+def _group(by: str, named: Sequence[tuple[str, Division]]) -> Parted:
+    colors = _colors(by, [division for _, division in named])
     bars = [
         PartedBar(
             run=title,
             of=division.of,
-            whole=_whole(report, division.of),
             status=division.status,
             segments=_segments(division, colors),
         )
-        for title, report, division in named
+        for title, division in named
     ]
     key = dict.fromkeys((name, color) for bar in bars for name, _, color in bar.segments)
     order = [*colors, *(name for name, _ in key if name not in colors)]
@@ -107,13 +103,3 @@ def _segments(division: Division, colors: dict[str, str]) -> list[tuple[str, flo
     segments = [(name, shares[name], color) for name, color in colors.items() if name in shares]
     rest = sum(share for name, share in shares.items() if name not in colors)
     return [*segments, ("others", rest, _OTHERS)] if rest else segments
-
-
-def _whole(report: RunReport, of: str) -> Shown | None:
-    """Time or energy of the step that the parts make: with idle power, whatever the figures leave out."""
-    if report.operations_of == wording.RECORDING:
-        return None
-    metrics = report.metrics
-    energy = _WITH_IDLE if _WITH_IDLE in metrics else "energy_per_step"
-    figure = metrics.figure("step_time" if of == "time" else energy)
-    return None if figure is None or figure.missing else show(figure)

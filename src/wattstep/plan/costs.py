@@ -26,7 +26,10 @@ SESSION: Final = "updates of a session, as long as predicted each"
 # Figures of an estimate that are of a session, in the order in which they are shown.
 OF_SESSION: Final = ("time", "energy", "battery", "temperature", "memory")
 # And of a step, under the names of metrics of a run that can be set beside them.
-OF_STEP: Final = ("step_time", "throughput", "energy_per_step", "energy_per_sample", "mean_power", "peak_memory")  # fmt: skip
+OF_STEP: Final = (
+    "step_time", "throughput", "energy_per_step", "energy_per_sample", "mean_power", "peak_memory",
+    "device_peak_memory",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +218,12 @@ class Estimator:
             "energy_per_step": energy,
             "energy_per_sample": _times(energy, 1 / samples),
             "mean_power": _times(step.mean_power, costlier / longer),
-            "peak_memory": step.system_memory,
+            # On a CPU memory in use is resident in the process; of a GPU the run knows its allocator's.
+            **(
+                {"peak_memory": step.system_memory}
+                if step.processor == "cpu"
+                else {"device_peak_memory": step.reserved_memory}
+            ),
         }
         return Estimate(
             configuration=configuration,

@@ -95,7 +95,7 @@ def write_plan(plan: Plan, path: Path, *, classes: int | None, image_size: int |
         "predicted": {
             name: chosen.figures[name].to_dict()
             for name in OF_STEP
-            if not chosen.figures[name].missing
+            if name in chosen.figures and not chosen.figures[name].missing
         },
         "session": {
             "samples": plan.session.samples,

@@ -286,3 +286,9 @@ def _about(beginning: Beginning) -> Mapping[str, Any]:
         "batch_size": beginning.batch_size,
         "options": {"accumulate": beginning.accumulate, "trainer": beginning.trainer},
     }
+
+
+def tell(session: Session | None, work: Callable[[Session], object]) -> None:
+    """Does a part of the recording, guarded, while there is one."""
+    if session is not None and session.open:
+        session.guard(lambda: work(session))

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wattstep import engines, workloads
 from wattstep.errors import RecordingError, WattstepError
@@ -20,7 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, refusal_news
+from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -83,6 +83,10 @@ class Progress:
     said: str = ""
     ahead: str = ""
     unpowered: str = ""
+
+    def to_dict(self) -> ProgressFacts:
+        """JSON-ready."""
+        return cast(ProgressFacts, asdict(self))
 
 
 def train(
@@ -483,7 +487,7 @@ def main() -> int:
         settings = TrainingSettings(**json.loads(sys.argv[2]))
         recorder = train(
             settings,
-            lambda progress: say({"progress": asdict(progress)}),
+            lambda progress: say({"progress": progress.to_dict()}),
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:

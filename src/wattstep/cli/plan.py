@@ -57,8 +57,9 @@ def plan(
     allow: Annotated[
         str,
         typer.Option(
-            help="What may change although it changes the mathematics of the training: batch, precision; "
-            "without it only what trains the same is searched.",
+            help="What is searched although it changes the mathematics of the training: batch, precision, "
+            "optimizer, freeze (the last layers alone), lora; or offload, whose time is not predicted. Without "
+            "it only what trains the same is searched.",
             metavar="NAME,...",
         ),
     ] = "",

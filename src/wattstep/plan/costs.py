@@ -8,7 +8,7 @@ from math import ceil, exp, hypot, log
 from typing import Any, Final
 
 from wattstep.devices.table import Device, Floor, Value
-from wattstep.errors import InvalidValueError
+from wattstep.errors import WattstepError
 from wattstep.plan.budget import Limit
 from wattstep.plan.space import Configuration
 from wattstep.predict import CpuPredictor, Prediction, Predictor, predictor_for
@@ -119,7 +119,7 @@ class Estimator:
     ) -> None:
         self.device, self.session = device, session
         self._capture, self._preparation, self._engine = capture, preparation, engine
-        self._captured: dict[Any, StepFamily | InvalidValueError] = {}
+        self._captured: dict[Any, StepFamily | WattstepError] = {}
         self._predictors: dict[Any, Predictor | CpuPredictor] = {}
         self._predictions: dict[Any, Prediction] = {}
 
@@ -137,7 +137,7 @@ class Estimator:
         """The estimate of a configuration.
 
         Raises:
-            InvalidValueError: It cannot be trained so, or the device's values do not reach.
+            WattstepError: It cannot be trained so, or the device's values do not reach.
         """
         one = self._predicted(configuration, 1)
         if configuration.accumulate == 1:
@@ -180,10 +180,10 @@ class Estimator:
                 self._captured[key] = self._capture(
                     key.prepared(self._preparation), key.precision
                 )
-            except InvalidValueError as error:
+            except WattstepError as error:  # a part that is not installed, too
                 self._captured[key] = error
         family = self._captured[key]
-        if isinstance(family, InvalidValueError):
+        if isinstance(family, WattstepError):
             raise family
         return family
 

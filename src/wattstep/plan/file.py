@@ -91,7 +91,7 @@ def write_plan(plan: Plan, path: Path, *, classes: int | None, image_size: int |
         "device": plan.question.device.name,
         "mode": mode,
         "configuration": configuration.text,
-        "settings": {name: value for name, value in settings.items() if value is not None},
+        "settings": {name: value for name, value in settings.items() if value not in (None, False)},
         "predicted": {
             name: chosen.figures[name].to_dict()
             for name in OF_STEP

@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from math import floor, inf, log
 from typing import Any, Final
 
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit
 from wattstep.plan.costs import OF_SESSION, Estimate, Estimator, Session, start_of
 from wattstep.plan.space import (
     ALLOWED,
     DIMENSIONS,
+    UNTIMED,
     Configuration,
     Question,
     configurations,
@@ -148,7 +149,10 @@ class Plan:
         return all(each.holds for each in self.verdicts(estimate))
 
     def rank(self, estimate: Estimate) -> tuple[float, ...]:
-        """The smaller the better: what keeps all limits by what is to be least, the rest by their worst limit."""
+        """The smaller the better: of what keeps all limits what changes least of the training, then by cost.
+
+        What keeps them not comes after, by how far it is from the probability that is asked for.
+        """
         verdicts = self.verdicts(estimate)
         lacking = max(each.sure - each.chance for each in verdicts)
         if lacking <= 0:
@@ -156,7 +160,7 @@ class Plan:
         beyond = max(each.excess for each in verdicts) if lacking else 0.0
         others = [name for name in LEAST if name != self.least]
         costs = [self._cost(estimate, name) for name in (self.least, *others)]
-        return (lacking, beyond, *costs)
+        return (lacking, beyond, len(self._changes(estimate.configuration)), *costs)
 
     @property
     def chosen(self) -> Estimate | None:
@@ -177,7 +181,8 @@ class Plan:
         near = [
             each
             for each in self.estimates
-            if self._cost(each, self.least) <= most and self.keeps(each)
+            if self._cost(each, self.least) <= most
+            and self.rank(each)[:3] == self.rank(best)[:3]
         ]
         others = [name for name in LEAST if name != self.least]
         return min(near, key=lambda each: [self._cost(each, name) for name in others])
@@ -233,12 +238,17 @@ class Plan:
         best = self.nearest
         if failing:
             return "; ".join(_failing(each) for each in failing)
+        changes = self._changes(estimate.configuration)
+        needless = len(changes) > len(self._changes(best.configuration))
         more, less = [], []
         for name in (self.least, *(each for each in LEAST if each != self.least)):
             mine, theirs = self._cost(best, name), self._cost(estimate, name)
             if inf in (mine, theirs) or abs(log(theirs / mine)) < NEAR:
                 continue
             (more if theirs > mine else less).append(_compared(name, theirs / mine))
+        if needless:
+            beside = ", ".join([*less, *more]) or "at the same cost"
+            return f"keeps the limits with {beside}, but trains differently, which the budget does not need"
         if not more:
             beside = f", with {', '.join(less)}" if less else ""
             return f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
@@ -277,23 +287,25 @@ class Plan:
             lines.append(f"{mine.text} {word}.")
         else:
             lines.append(f"{mine.text}: {self.why_loses(estimate)}.")
-        different = self._trains_differently(mine)
-        if different:
-            lines.append(
-                f"It trains differently ({', '.join(different)}), and is searched with "
-                f"--allow {','.join(different)} only."
-            )
+        closed = self._not_allowed(mine)
+        if closed:
+            why = ", ".join(ALLOWED[name] for name in closed)
+            lines.append(f"It is searched with --allow {','.join(closed)} only: {why}.")
         return estimate, lines
 
-    def _trains_differently(self, configuration: Configuration) -> list[str]:
-        """Names of `ALLOWED` that the user did not allow and the configuration takes."""
+    def _not_allowed(self, configuration: Configuration) -> list[str]:
+        """Names of `ALLOWED` that the configuration takes and the user did not allow."""
+        return [name for name in self._changes(configuration) if name not in self.question.allow]
+
+    def _changes(self, configuration: Configuration) -> list[str]:
+        """Names of `ALLOWED` that the configuration takes."""
         names = []
         if configuration.samples_per_update != self.question.update:
             names.append("batch")
         for each in DIMENSIONS:
             if each.allow and getattr(configuration, each.name) != each.values(self.question)[0]:
-                names.append(each.allow)
-        return [name for name in dict.fromkeys(names) if name not in self.question.allow]
+                names.append(each.allow)  # what was asked for comes first
+        return list(dict.fromkeys(names))
 
     # --- what would help, what could go wrong ------------------------------------------------------
 
@@ -324,7 +336,7 @@ class Plan:
             lines.append(f"--sure {floor(100 * least)}: it holds with {100 * least:.0f} %")
         closed = [name for name in ALLOWED if name not in self.question.allow]
         if closed:
-            lines.append(f"--allow {','.join(closed)}, which trains differently")
+            lines.append(f"--allow {','.join(closed)}: each but {UNTIMED} trains differently")
         if any(each.name == DEVICE_MEMORY for each in failing):
             lines.append("a smaller input or network")
         return tuple(lines)
@@ -352,6 +364,12 @@ class Plan:
         start = start_of(device, best.prediction.engine)
         left_out = [] if start else ["starting the framework, which the device's file does not know"]
         lines.append(f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}")
+        if best.configuration.optimizer is not None:
+            lines.append("the learning rate of another optimizer has to be chosen anew")
+        if best.configuration.offload:
+            lines.append(
+                "the time to write and read what is offloaded is not in the figures: no device's file has it"
+            )
         if best.configuration.mode is not None:
             lines.append(f"the device has to be put into mode {best.configuration.mode} before")
         return (*lines, *best.prediction.notes)
@@ -445,7 +463,7 @@ def search(
         on_progress(number, len(asked))
         try:
             estimates.append(estimator.at(one))
-        except InvalidValueError as error:
+        except WattstepError as error:
             refused.append((one, str(error)))
     if not estimates:
         raise InvalidValueError(refused[0][1], id="nothing-to-plan")

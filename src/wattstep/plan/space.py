@@ -12,7 +12,7 @@ from typing import Any, Final
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict import check_device
-from wattstep.schema.workload import Preparation
+from wattstep.schema.workload import OptimizerSettings, Preparation
 
 LARGEST_BATCH: Final = 1024  # samples of an update that --allow batch looks at
 
@@ -24,12 +24,22 @@ class Configuration:
     Attributes:
         batch: Samples of one forward pass.
         accumulate: Forward and backward passes before the optimizer steps.
+        checkpointing: As the fields of `Preparation` of these names, like the four that follow.
+        offload: See there.
+        train_last: See there.
+        lora: See there.
+        optimizer: As `OptimizerSettings.parse` takes it; None: the workload's own.
         precision: Of the training.
         mode: Power mode of the device; None: the one that its file is of.
     """
 
     batch: int
     accumulate: int = 1
+    checkpointing: bool = False
+    offload: bool = False
+    train_last: int | None = None
+    lora: int | None = None
+    optimizer: str | None = None
     precision: str = "fp32"
     mode: str | None = None
 
@@ -46,8 +56,15 @@ class Configuration:
 
     def prepared(self, preparation: Preparation) -> Preparation:
         """Preparation of the step that is captured: with one batch, or two whose gradients are added up."""
-        own = {each.name: getattr(self, each.name) for each in DIMENSIONS if each.of_preparation}
-        return replace(preparation, accumulate=min(self.accumulate, 2), **own)
+        return replace(
+            preparation,
+            accumulate=min(self.accumulate, 2),
+            checkpointing=self.checkpointing,
+            offload=self.offload,
+            train_last=self.train_last,
+            lora=self.lora,
+            optimizer=None if self.optimizer is None else OptimizerSettings.parse(self.optimizer),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,15 +98,13 @@ class Dimension:
         name: Its field of `Configuration`.
         words: How a value is called in a configuration's text; "" for what goes without saying.
         values: What is searched; the first is what nobody has to ask for.
-        allow: Name under which a user allows it; "": it trains the same, and is always searched.
-        of_preparation: Whether it is a field of `Preparation`, so that the captured step depends on it.
+        allow: Name of `ALLOWED` under which a user allows it; "": it is always searched.
     """
 
     name: str
     words: Callable[[Any], str]
     values: Callable[[Question], tuple[Any, ...]]
     allow: str = ""
-    of_preparation: bool = False
 
     def spelt(self, configuration: Configuration) -> str:
         """Its value in a configuration's text."""
@@ -117,21 +132,59 @@ def _modes(question: Question) -> tuple[str | None, ...]:
     return (None, *(name for name, mode in modes if mode.cores or mode.clocks or mode.memory_clock))
 
 
+def _switch(word: str) -> Callable[[Any], str]:
+    return lambda value: word if value else ""
+
+
+def _counted(words: str) -> Callable[[Any], str]:
+    return lambda value: "" if value is None else words.format(value)
+
+
+def _fixed(*values: Any) -> Callable[[Question], tuple[Any, ...]]:
+    return lambda question: values
+
+
 # A new dimension is a field of `Configuration` and a line here.
 DIMENSIONS: Final = (
+    Dimension(name="checkpointing", words=_switch("checkpointing"), values=_fixed(False, True)),
+    Dimension(
+        name="offload", words=_switch("offload"), values=_fixed(False, True), allow="offload"
+    ),
+    Dimension(
+        name="train_last",
+        words=_counted("last {} layers alone"),
+        values=_fixed(None, 1, 2, 4),
+        allow="freeze",
+    ),
+    Dimension(
+        name="lora", words=_counted("LoRA of rank {}"), values=_fixed(None, 4, 16), allow="lora"
+    ),
+    Dimension(
+        name="optimizer",
+        words=_counted("{}"),
+        values=_fixed(None, "sgd", "adamw", "adamw8bit"),
+        allow="optimizer",
+    ),
     Dimension(
         name="precision",
         words=lambda value: "" if value == "fp32" else str(value),
         values=_precisions,
         allow="precision",
     ),
-    Dimension(
-        name="mode", words=lambda value: "" if value is None else f"mode {value}", values=_modes
-    ),
+    Dimension(name="mode", words=_counted("mode {}"), values=_modes),
 )
-# What changes the mathematics of a training, by the name under which a user allows it.
+UNTIMED: Final = "offload"
+# What changes the mathematics of a training, by the name under which a user allows it; and what
+# trains the same, of which no device's file knows how long it takes.
 ALLOWED: Final[Mapping[str, str]] = MappingProxyType(
-    {"batch": "samples of an update", "precision": "precision of products and tensors"}
+    {
+        "batch": "another number of samples an update",
+        "precision": "another precision",
+        "optimizer": "another optimizer",
+        "freeze": "the last layers alone",
+        "lora": "low-rank updates of linear layers alone",
+        UNTIMED: "activations in files or the host's memory, whose time is not predicted",
+    }
 )
 
 
@@ -155,6 +208,8 @@ def configurations(question: Question) -> Iterator[Configuration]:
     choices = [each.searched(question) for each in DIMENSIONS]
     for values in product(*choices):
         chosen = dict(zip((each.name for each in DIMENSIONS), values, strict=True))
+        if chosen["lora"] is not None and chosen["train_last"] is not None:
+            continue  # either says what trains
         for batch, accumulate in _sizes(question):
             yield Configuration(batch=batch, accumulate=accumulate, **chosen)
 

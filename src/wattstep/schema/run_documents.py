@@ -344,6 +344,20 @@ class ImportedFiles(TypedDict, total=False):
     steps: PowerStepFacts
 
 
+class PlannedFacts(TypedDict, total=False):
+    """The plan that a run follows.
+
+    The device that it is for, its power mode, the configuration in words, the settings that the run has
+    otherwise ("batch_size 8 in place of 16"), and by metric the predicted figure as JSON.
+    """
+
+    device: str
+    mode: str | None
+    configuration: str
+    changed: list[str]
+    figures: Mapping[str, Mapping[str, Any]]
+
+
 class DeviceClockFacts(TypedDict, total=False):
     """How the clock of a device that ran behind the host was mapped, and what tracing costs it.
 

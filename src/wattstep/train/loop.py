@@ -230,6 +230,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         },
         "calibration": settings.calibration,
         "model": {**trainer.model_facts(), **_tokens(facts)},
+        "planned": settings.planned or {},
         "asked": settings.asked,
         "options": {
             "accumulate": settings.accumulate,

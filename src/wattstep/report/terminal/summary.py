@@ -17,7 +17,7 @@ from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
-from wattstep.report.terminal.run import STYLES
+from wattstep.report.terminal.run import STYLES, planned_table
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
@@ -58,7 +58,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _rails, _costliest):
+    for part in (_head, _figures, _planned, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -146,6 +146,10 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
+
+
+def _planned(report: RunReport, console: Console) -> Grid | None:
+    return planned_table(report)
 
 
 def _bars(report: RunReport, console: Console) -> Grid | None:

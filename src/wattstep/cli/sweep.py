@@ -247,7 +247,7 @@ def run_sweep(plan: SweepPlan, out: Path, *, as_json: bool, quiet: bool) -> None
     from wattstep.train.child.local_machine import this_machine
 
     with SweepProgress(quiet=quiet) as progress:
-        _sweep(plan, out, this_machine(), as_json, progress, sweep_here)
+        _sweep(plan, out, this_machine(plan.settings.processor), as_json, progress, sweep_here)
 
 
 def run_on_cluster(

@@ -98,12 +98,14 @@ _GPU: Final[Mapping[str, Check]] = {
     "uuid": string,
     "pci": string,
 }
-_MACHINE: Final[Mapping[str, Check]] = {
+MACHINE: Final[Mapping[str, Check]] = {
     "cores": or_none(whole(0, INT32)),
     "memory": or_none(whole(0, INT64)),
     "clusters": or_none(listed(_CLUSTER)),
     "governors": or_none(facts()),
     "gpu": or_none(facts({**_GPU, "beside": listed(facts(_GPU))})),
+    "gpus": listed(string),
+    "clocks": string,
 }
 _LOOK: Final = facts(
     {
@@ -167,7 +169,7 @@ RUN: Final[Mapping[str, Check]] = {
     "trace": string,
     "first_step": whole(0, INT64),
     "data": or_none(record(_DATA)),
-    "device": facts({**_MACHINE, "emulated_on": or_none(facts(_MACHINE))}),
+    "device": facts({**MACHINE, "emulated_on": or_none(facts(MACHINE))}),
     "target": string,
     "conditions": facts(_CONDITIONS),
     "canary": facts(_CANARY),

@@ -106,7 +106,7 @@ def _headlines(path: Path) -> dict[str, Any]:
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
-    from wattstep.report.terminal.folding import has_room
+    from wattstep.report.terminal.folding import print_table
     from wattstep.report.values import show
     from wattstep.schema.figure import Figure
 
@@ -123,21 +123,15 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
         date = plain(row.get("created") or "")[:16].replace("T", " ")
         size = "" if batch is None else f"batch {batch}"
         cells.append((date, plain(what), size, *shown, plain(row["run"])))
-    console = screen()
-    grid = _table(cells)
-    if has_room(grid, console):
-        console.print(grid)
-        return
-    for *others, run in cells:  # where a run lies never breaks: it has a line of its own
-        console.print(Text("  ".join(cell for cell in others if cell), style="bold"))
-        console.print(Text(f"  {run}"), soft_wrap=True)
+    print_table(_table(cells), screen())
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("date", "workload", "", "step time", "energy a step", "run"):
         numeric = heading in ("", "step time", "energy a step")
-        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        whole = heading in ("date", "run")  # where a run lies is never broken
+        grid.add_column(heading, justify="right" if numeric else "left", no_wrap=whole)
     for row in rows:
         grid.add_row(*map(Text, row))
     return grid

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from wattstep.schema.figure import FigureDocument
+
 
 class Cluster(TypedDict):
     """Cores that are alike and share a clock: kind, their numbers, highest clock in Hz."""
@@ -126,9 +128,9 @@ class ForecastFacts(TypedDict, total=False):
     """Forecast of a run's end while it ran, figures as JSON, and the time in s that it took in the end."""
 
     after_steps: int
-    time_left: Mapping[str, Any]
-    energy_left: Mapping[str, Any]
-    battery_left: Mapping[str, Any]
+    time_left: FigureDocument
+    energy_left: FigureDocument
+    battery_left: FigureDocument
     time_came: float
 
 

@@ -11,7 +11,8 @@ from tests.reports import synthetic
 from tests.reports.pages.tree import Element, tree
 
 from wattstep.report.html.report import render_report
-from wattstep.report.html.shared import Unknown, reasons_once, told_once, with_ranges
+from wattstep.report.html.shared import Unknown, reasons_once, told_once
+from wattstep.report.ranges import with_ranges
 from wattstep.report.tables import Table
 from wattstep.report.wording import Caution
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import typer
 
 from wattstep.cli.options import Batches, Json, Quiet, parse_batches
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from wattstep.schema.run_documents import TrainingOptions
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
 
 SGD = "sgd,momentum=0.9,weight_decay=0.0005"
 
 
+@with_settings(
+    "batch", "accumulate", "input_", "classes", "image_size",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "precision", "mode", "engine", "json", "quiet",
+)  # fmt: skip
 def predict(
     what: Annotated[
         str,
@@ -49,10 +56,6 @@ def predict(
         Optional[int],  # noqa: UP045
         typer.Option(help="Height and width of a workload's images.", metavar="N"),
     ] = None,
-    optimizer: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
-    ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
     mode: Annotated[
         Optional[str],  # noqa: UP045
@@ -69,6 +72,7 @@ def predict(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines, workloads
@@ -76,10 +80,14 @@ def predict(
     from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import OptimizerSettings, Preparation
     from wattstep.store import this_device
+    from wattstep.train.strategies import MemoryStrategies
 
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
+    accumulate = given.pop("accumulate")
+    strategies = MemoryStrategies(**given)
+    strategies.check_strategies(compiled=False)
     of: Specification | ModuleSource
     own = ".py:" in what
     # What the user's file prints is no part of the prediction.
@@ -90,7 +98,7 @@ def predict(
                     "--image-size is of a workload; FILE.py:make takes --input",
                     id="needless-option",
                 )
-            of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
+            of = module_source(what, input_, classes, OptimizerSettings.parse(SGD))
             name = title = of.name
             tokens = None
         else:
@@ -99,15 +107,15 @@ def predict(
                     "--input is of FILE.py:make; a workload takes --image-size",
                     id="needless-option",
                 )
-            if optimizer is not None:
-                raise InvalidValueError(
-                    "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
-                )
             of = workloads.find(what)
             name, title = of.facts.name, of.facts.title
             tokens = of.facts.tokens_per_sample
         preparation = Preparation(
-            batch_size=max(sizes), classes=None if own else classes, image_size=image_size
+            batch_size=max(sizes),
+            accumulate=accumulate,
+            classes=None if own else classes,
+            image_size=image_size,
+            **strategies.prepared,
         )
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
@@ -125,7 +133,12 @@ def predict(
         from wattstep.report.json_document import dump
 
         reports = [
-            one.report(workload=name, title=title, tokens_per_sample=tokens).to_dict()
+            one.report(
+                workload=name,
+                title=title,
+                tokens_per_sample=tokens,
+                options=cast("TrainingOptions", strategies.strategies),
+            ).to_dict()
             for one in predictions
         ]
         fits = {
@@ -137,9 +150,16 @@ def predict(
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.predict import print_predictions
+    from wattstep.report.wording import strategies as words
 
+    ways = [f"accumulated {accumulate} times"] if accumulate != 1 else []
+    ways += filter(None, words(strategies.strategies).values())
     print_predictions(
-        title, predictor, predictions, screen(), largest=(largest["0.98"], largest["0.5"])
+        ", ".join([title, *ways]),
+        predictor,
+        predictions,
+        screen(),
+        largest=(largest["0.98"], largest["0.5"]),
     )
 
 

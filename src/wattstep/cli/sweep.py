@@ -39,7 +39,9 @@ Threads = Annotated[
 @with_settings(
     "workloads", "batch", "threads", "engine", "processor", "precision", "channels_last", "compiled",
     "memory_limit", "memory_reserve", "repeat", "steps", "seconds",
-    "warmup", "accumulate", "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
+    "warmup", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
     "cooldown", "interval", "trace", "seed", "data_dir", "power_model", "out", "scheduler",
     "targets", "device", "json", "quiet",
     trace="none",

@@ -125,6 +125,9 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
     "channels_last": or_none(yes_no),
     "compiled": or_none(yes_no),
+    **dict.fromkeys(("checkpointing", "offload"), or_none(yes_no)),
+    **dict.fromkeys(("train_last", "lora"), _COUNT),
+    "optimizer": or_none(string),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),
@@ -143,7 +146,10 @@ _PLANNED: Final[Mapping[str, Check]] = {
     "configuration": string,
     "changed": listed(string),
     "figures": mapping(
-        facts({**dict.fromkeys(("value", "low", "high"), number), "unit": string}, needed=("value", "low", "high", "unit"))
+        facts(
+            {**dict.fromkeys(("value", "low", "high"), number), "unit": string},
+            needed=("value", "low", "high", "unit"),
+        )
     ),
 }
 _POWER: Final[Mapping[str, Check]] = {

@@ -217,6 +217,11 @@ class TrainingOptions(TypedDict, total=False):
     cudnn_allow_tf32: bool
     channels_last: bool | None
     compiled: bool | None
+    checkpointing: bool | None
+    train_last: int | None
+    lora: int | None
+    optimizer: str | None
+    offload: bool | None
     until: str | None
     subtract_idle: str | None
     exclude: Sequence[str] | None

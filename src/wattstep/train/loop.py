@@ -209,6 +209,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         **trainer.options,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        **settings.strategies,
         "until": settings.until,
         "subtract_idle": settings.subtract_idle,
         "exclude": list(settings.excluded) or None,

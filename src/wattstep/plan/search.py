@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import floor, inf, log
 from typing import Any, Final
 
@@ -167,27 +168,24 @@ class Plan:
         """The recommended configuration; None: no one keeps all limits."""
         return self.nearest if self.keeps(self.nearest) else None
 
-    @property
+    @cached_property
     def nearest(self) -> Estimate:
         """The recommended one, or the one that comes nearest to the limits.
 
-        Of those that nobody would tell apart in what is to be least, the best in the rest; of equals
-        the plainest.
+        Of those whose cost nobody would tell from the least the best in the next, and so on; of those
+        that are left the plainest.
         """
         best = min(self.estimates, key=self.rank)
         if not self.keeps(best):
             return best
-        most = self._cost(best, self.least) * (1 + NEAR)
-        near = [
-            each
-            for each in self.estimates
-            if self._cost(each, self.least) <= most
-            and self.rank(each)[:3] == self.rank(best)[:3]
-        ]
-        others = [name for name in LEAST if name != self.least]
-        return min(near, key=lambda each: [self._cost(each, name) for name in others])
+        group = self.rank(best)[:3]
+        near = [each for each in self.estimates if self.rank(each)[:3] == group]
+        for name in (self.least, *(each for each in LEAST if each != self.least)):
+            most = min(self._cost(each, name) for each in near) * (1 + NEAR)
+            near = [each for each in near if self._cost(each, name) <= most]
+        return near[0]
 
-    @property
+    @cached_property
     def front(self) -> tuple[Estimate, ...]:
         """What fits and no other one beats in time, energy and memory, the quickest first."""
         fitting = [each for each in self.estimates if each.fits_with >= SURE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -99,7 +99,7 @@ def run(
     """Train workloads, record what that costs, and print it."""
     from wattstep import workloads
     from wattstep.api import open_execution_host
-    from wattstep.cli.progress import TrainingProgress
+    from wattstep.cli.progress import TrainingProgress, Warned
     from wattstep.cli.showing import show_runs
     from wattstep.store.files import new_name
     from wattstep.sweep.cooling import BetweenRuns
@@ -155,7 +155,7 @@ def run(
     ambient = ask_ambient(ambient, wanted=wanted, keyboard=sys.stdin, screen=sys.stderr)
     paths: list[Path] = []
     refusal: WattstepError | None = None
-    warned: set[str] = set()
+    warned = Warned(quiet=quiet)
     try:
         for asked in all_settings:
             settings = replace(asked, ambient=ambient)
@@ -180,6 +180,7 @@ def run(
         place.close()
         if paths:
             show_runs(paths, json, full, refusal=refusal)
+        warned.say_others(_notes(paths) if len(paths) == 1 or full or json else ())
     if refusal is not None:
         refuse(refusal)
 
@@ -238,6 +239,13 @@ def is_given(context: typer.Context, parameter: str) -> bool:
     """True if an option stands on the command line, by the name of the command's parameter."""
     source = context.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def _notes(paths: Sequence[Path]) -> set[str]:
+    """Notes of runs, which their screens and documents show; a table of several does not."""
+    from wattstep.run import load
+
+    return {note for path in paths for note in load(path).info.notes}
 
 
 def unknown_temperature() -> None:

@@ -98,6 +98,15 @@ def chance_of(figure: Figure, most: float) -> float:
     return NORMAL.cdf((most - figure.value) / half * NORMAL_90)
 
 
+def bound_for(figure: Figure, probability: float) -> float:
+    """What a figure exceeds with no more than 1 - `probability`; the inverse of `chance_of`, not of a missing one."""
+    value, z = float(figure), NORMAL.inv_cdf(probability) / NORMAL_90
+    end = _end(figure, "high" if z > 0 else "low")
+    if figure.unit == "°C":
+        return value + abs(end - value) * z
+    return value * exp(abs(log(end / value)) * z)
+
+
 class Estimator:
     """Estimates configurations: a step is captured once for all batch sizes, devices' modes share its memory.
 

@@ -147,7 +147,7 @@ def train(
         _Loop(settings, trainer, recorder, report, time_to_target).run()
         for text in trainer.remarks():
             recorder.note(text)
-        report(Progress(stage="writing", share=1.0, steps=recorder.index))
+        report(Progress(stage="writing", share=1.0, steps=recorder.steps.index))
     return recorder
 
 
@@ -186,7 +186,7 @@ def _stay_idle(
     """Samples the machine's power at rest for as long as is asked for, while nothing runs."""
     if settings.idle is None:
         return
-    stage, steps = name.replace("_", " "), recorder.index
+    stage, steps = name.replace("_", " "), recorder.steps.index
     stay_idle(
         recorder,
         name,
@@ -315,18 +315,18 @@ class _Loop:
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case.
-        for _ in range(max(wanted - recorder.windows, 0)):
-            clean = LEAST_CLEAN if recorder.windows else 0
+        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+            clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
-            if recorder.windows and self._clock() + needed > until:
+            if self._steps.traced_steps and self._clock() + needed > until:
                 recorder.note(
-                    f"traced steps: {recorder.windows}, not {wanted}: more would have taken {words}"
+                    f"traced steps: {self._steps.traced_steps}, not {wanted}: more would have taken {words}"
                 )
                 break
             for _ in range(clean):
-                self._step("tracing", recorder.windows / wanted)
-            recorder.trace_next()
-            self._step("tracing", recorder.windows / wanted)
+                self._step("tracing", self._steps.traced_steps / wanted)
+            self._steps.trace_next()
+            self._step("tracing", self._steps.traced_steps / wanted)
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
         if settings.canary and recorder.problem is None:
             canary.watch(recorder, canary.AFTER)
@@ -345,7 +345,7 @@ class _Loop:
         for category, size in sizes.items():
             recorder.memory(category, size)
         if settings.foreground is not None and recorder.problem is None:
-            self._report(Progress(stage="foreground", share=1.0, steps=recorder.index))
+            self._report(Progress(stage="foreground", share=1.0, steps=self._steps.index))
             measure_foreground(
                 recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
             )
@@ -366,14 +366,14 @@ class _Loop:
 
     def _followed(self) -> dict[str, int]:
         """Makes a step beside the record, whose memory is followed operation by operation."""
-        self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
+        self._report(Progress(stage="following memory", share=1.0, steps=self._steps.index))
         try:
             with self._recorder.exclude("memory"):
                 processor = self._settings.processor
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
-                    self._recorder.note_device_memory()  # peaks are reset at each operation
+                    self._steps.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -435,9 +435,9 @@ class _Loop:
             steps.abandon()
             raise
         steps.end(begun, loss)
-        traced = marked and recorder.windows > self._windows
+        traced = marked and steps.traced_steps > self._windows
         if traced:
-            self._windows = recorder.windows
+            self._windows = steps.traced_steps
             self._window_ns = self._clock() - begin
         counts = not (traced or self._after_traced)
         self._clean += counts
@@ -447,7 +447,7 @@ class _Loop:
         if not math.isfinite(loss) and not self._diverged:
             self._diverged = True
             recorder.note(
-                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                f"the loss is not a finite number from step {steps.index - 1} on: "
                 "what was timed is not a training that works"
             )
         now = self._clock()
@@ -457,7 +457,7 @@ class _Loop:
             training = stage == "training"
             self._report(
                 Progress(
-                    stage=stage, share=share, steps=recorder.index, loss=loss, said=detail,
+                    stage=stage, share=share, steps=steps.index, loss=loss, said=detail,
                     ahead=self._eta.words() if training else "",
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )

@@ -192,15 +192,19 @@ def _contexts(
 
 @contextmanager
 def _statistics_left(norms: Sequence[_BatchNorm]) -> Iterator[None]:
-    """Meanwhile those that normalise with the batch leave their running statistics."""
+    """Meanwhile those that normalise with the batch leave their running statistics as they are.
+
+    They still take them: a block computed again is to save just as many tensors.
+    """
     counting = [each for each in norms if each.training and each.track_running_stats]
+    before = [(each, each.momentum, each.num_batches_tracked) for each in counting]
     for each in counting:
-        each.track_running_stats = False
+        each.momentum, each.num_batches_tracked = 0.0, None
     try:
         yield
     finally:
-        for each in counting:
-            each.track_running_stats = True
+        for each, momentum, batches in before:
+            each.momentum, each.num_batches_tracked = momentum, batches
 
 
 def _buffers(block: Modules) -> list[tuple[str, torch.Tensor, int]]:

@@ -188,8 +188,10 @@ def make_optimizer(
     assert settings is not None
     weights = [each for each in module.parameters() if each.requires_grad]
     if not weights:
+        last = preparation.train_last
+        option = "" if last is None else f"--train-last {last}: "
         raise InvalidValueError(
-            f"no parameters of {type(module).__name__} train", id="nothing-to-train"
+            f"{option}no parameters of {type(module).__name__} train", id="nothing-to-train"
         )
     options = dict(settings.options)
     groups: list[Any] = weights

@@ -38,7 +38,9 @@ def _value(value: float, spread: float = 1.0) -> str:
     )
 
 
-def device(*, idle_w: float = 1.0, gap_s: float = 0.0, usable: float = 8e9, extra: str = "") -> Device:
+def device(
+    *, idle_w: float = 1.0, gap_s: float = 0.0, usable: float = 8e9, extra: str = ""
+) -> Device:
     """The device; its mode "half" has half of the GPU's clock."""
     kinds = []
     for kind, known in devices.find("jetson-tx2").kinds["torch-1.6"].items():

@@ -96,7 +96,9 @@ def test_probabilities_of_temperatures_go_by_degrees() -> None:
 
 
 def test_starting_the_framework_counts_where_the_file_has_it() -> None:
-    started = 'start = { value = 30.0, low = 30.0, high = 30.0, basis = "datasheet", source = "made" }'
+    started = (
+        'start = { value = 30.0, low = 30.0, high = 30.0, basis = "datasheet", source = "made" }'
+    )
     with_it, without = plan(device(extra=started)), plan(device())
     for name, more in (("time", 30.0), ("energy", 30.0 * 1.0)):  # at the idle device's 1 W
         begun, bare = (float(one(each, "batch 16").figures[name]) for each in (with_it, without))
@@ -150,7 +152,8 @@ def test_the_front_is_what_none_beats() -> None:
     for each in front:
         mine = costs(each, "time", "energy", "memory")
         assert not any(
-            all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine for other in points
+            all(a <= b for a, b in zip(other, mine, strict=True)) and other != mine
+            for other in points
         )
     assert [float(each.figures["time"]) for each in front] == sorted(
         float(each.figures["time"]) for each in front
@@ -245,19 +248,23 @@ def test_a_step_is_captured_once_for_all_batches_and_modes() -> None:
 
 
 def test_why_not_explains_one_configuration() -> None:
-    made = plan(device(), least="time", budget="60 s")
+    made = plan(device(), least="time", budget="80 s")
     _, (line,) = made.why_not("mode=half")
     assert "time" in line
-    assert "60 s" in line
+    assert "80 s" in line
     estimate, lines = made.why_not("batch=32")
     assert estimate.configuration.batch == 32
     assert any("--allow batch" in line for line in lines)
     assert made.chosen is not None
-    _, (line,) = made.why_not(f"batch={made.chosen.configuration.batch},checkpointing=off,mode=none")
+    _, (line,) = made.why_not(
+        f"batch={made.chosen.configuration.batch},checkpointing=off,mode=none"
+    )
     assert "is the recommended plan" in line
 
 
-@pytest.mark.parametrize("text", ["batch=none at all", "batches=4", "batch=0", "checkpointing=perhaps"])
+@pytest.mark.parametrize(
+    "text", ["batch=none at all", "batches=4", "batch=0", "checkpointing=perhaps"]
+)
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with refused("malformed-configuration"):
         plan(device()).why_not(text)

@@ -26,6 +26,7 @@ from wattstep.schema.spelling import quantity, spell
 from wattstep.stats.front import non_dominated
 
 LEAST: Final = ("energy", "time", "memory")  # what a plan may be the least of
+NO_LIMITS: Final = Budget()
 FRONT: Final = ("time", "energy", "memory")
 DEVICE_MEMORY: Final = "memory of the device"
 NEAR: Final = 0.01  # part of a cost by which two plans differ that nobody would tell apart
@@ -239,7 +240,8 @@ class Plan:
             return "; ".join(_failing(each) for each in failing)
         changes = self._changes(estimate.configuration)
         needless = len(changes) > len(self._changes(best.configuration))
-        more, less = [], []
+        more: list[str] = []
+        less: list[str] = []
         for name in (self.least, *(each for each in LEAST if each != self.least)):
             mine, theirs = self._cost(best, name), self._cost(estimate, name)
             if inf in (mine, theirs) or abs(log(theirs / mine)) < NEAR:
@@ -250,7 +252,9 @@ class Plan:
             return f"keeps the limits with {beside}, but trains differently, which the budget does not need"
         if not more:
             beside = f", with {', '.join(less)}" if less else ""
-            return f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
+            return (
+                f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
+            )
         though = f", though {', '.join(less)}" if less else ""
         return f"keeps the limits, but takes {', '.join(more)}{though}"
 
@@ -361,8 +365,12 @@ class Plan:
                 f"{best.configuration.samples_per_update}: all else of the mathematics stays"
             )
         start = start_of(device, best.prediction.engine)
-        left_out = [] if start else ["starting the framework, which the device's file does not know"]
-        lines.append(f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}")
+        left_out = (
+            [] if start else ["starting the framework, which the device's file does not know"]
+        )
+        lines.append(
+            f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}"
+        )
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")
         if best.configuration.offload:
@@ -430,7 +438,7 @@ def search(
     *,
     workload: str,
     title: str = "",
-    budget: Budget = Budget(),
+    budget: Budget = NO_LIMITS,
     sure: float = 0.9,
     least: str | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,

@@ -141,7 +141,10 @@ _PLANNED: Final[Mapping[str, Check]] = {
     "configuration": string,
     "changed": listed(string),
     "figures": mapping(
-        facts({**dict.fromkeys(("value", "low", "high"), number), "unit": string}, needed=("value", "low", "high", "unit"))
+        facts(
+            {**dict.fromkeys(("value", "low", "high"), number), "unit": string},
+            needed=("value", "low", "high", "unit"),
+        )
     ),
 }
 _POWER: Final[Mapping[str, Check]] = {

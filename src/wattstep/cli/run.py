@@ -185,6 +185,13 @@ def run(
         refuse(refusal)
 
 
+def _notes(paths: Sequence[Path]) -> set[str]:
+    """Notes of runs, which their screens and documents show; a table of several does not."""
+    from wattstep.run import load
+
+    return {note for path in paths for note in load(path).info.notes}
+
+
 def follow_plan(
     path: Path,
     names: list[str] | None,
@@ -239,13 +246,6 @@ def is_given(context: typer.Context, parameter: str) -> bool:
     """True if an option stands on the command line, by the name of the command's parameter."""
     source = context.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _notes(paths: Sequence[Path]) -> set[str]:
-    """Notes of runs, which their screens and documents show; a table of several does not."""
-    from wattstep.run import load
-
-    return {note for path in paths for note in load(path).info.notes}
 
 
 def unknown_temperature() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.planning.made import SAMPLE_S, capture, device, plan
@@ -55,15 +57,16 @@ def test_a_study_agrees_with_a_plan() -> None:
     assert agreeing == 2 * 3  # 1 × 16, 4 × 4 and 16 × 1, in both modes
 
 
-def test_workers_give_the_same() -> None:
+def test_workers_give_the_same(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     here = study(grid())
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
+            local_directory=str(tmp_path),
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    ):  # fmt: skip
         there = study(grid(), client)
     for name in ("cell", "batch", "accumulate", "step_time", "energy_per_step", "memory", "fits_with"):
         np.testing.assert_array_equal(getattr(here, name), getattr(there, name))

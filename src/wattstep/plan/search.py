@@ -399,7 +399,9 @@ class Plan:
         if battery.value:
             assert battery.low is not None
             assert battery.high is not None
-            sessions = f"{1 / battery.value:.0f} ({1 / battery.high:.0f} to {1 / battery.low:.0f})"
+            sessions = (
+                f"{1 / battery.value:,.0f} ({1 / battery.high:,.0f} to {1 / battery.low:,.0f})"
+            )
             lines.append(f"A full battery has {sessions} sessions")
         return tuple(lines)
 

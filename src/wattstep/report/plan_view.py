@@ -76,11 +76,11 @@ def answer(plan: Plan) -> str:
             f"{plan.chosen.configuration.text}: the least {plan.least} of {keeping:,} that keep the limits, "
             f"{searched}"
         )
-    worst = min(plan.verdicts(plan.nearest), key=lambda each: each.chance - each.sure)
-    beyond = f"{100 * (worst.excess - 1):.0f} % too much" if worst.excess > 1 else "too unsure"
+    worst = max(plan.verdicts(plan.nearest), key=lambda each: each.short)
     return (
-        f"none of {searched} keeps the limits. Nearest: {plan.nearest.configuration.text}, whose {worst.name} "
-        f"is {beyond}"
+        f"none of {searched} keeps the limits. Nearest: {plan.nearest.configuration.text}, which holds "
+        f"{worst.bound} of {worst.name} with {100 * worst.chance:.0f} % and would need "
+        f"{quantity(worst.enough, worst.figure.unit)} for {100 * worst.sure:.0f} %"
     )
 
 

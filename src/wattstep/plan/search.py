@@ -180,23 +180,12 @@ class Plan:
         best = min(self.estimates, key=self.rank)
         if not self.keeps(best):
             return best
-<<<<<<< HEAD
-        most = self._cost(best, self.least) * (1 + NEAR)
-        near = [
-            each
-            for each in self.estimates
-            if self._cost(each, self.least) <= most and self.rank(each)[:3] == self.rank(best)[:3]
-        ]
-        others = [name for name in LEAST if name != self.least]
-        return min(near, key=lambda each: [self._cost(each, name) for name in others])
-=======
         group = self.rank(best)[:2]
         near = [each for each in self.estimates if self.rank(each)[:2] == group]
         for name in (self.least, *(each for each in LEAST if each != self.least)):
             most = min(self._cost(each, name) for each in near) * (1 + NEAR)
             near = [each for each in near if self._cost(each, name) <= most]
         return near[0]
->>>>>>> hplan
 
     @cached_property
     def front(self) -> tuple[Estimate, ...]:

@@ -38,7 +38,7 @@ from wattstep.schema.run_documents import CalibrationFile
     "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
     "channels_last", "compiled", "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
-    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
+    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
     "ambient", "fan", "cooldown", "canary", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(

@@ -366,6 +366,22 @@ class Recorder(StepRecorder):
             self._windows.schedule.next_step = self.index
             self._steps.plan_anew()
 
+    def pause_tracing(self) -> None:
+        """No step is traced until tracing is resumed, or the next one is asked for."""
+        self._windows.schedule.pause()
+        self._steps.plan_anew()
+
+    def resume_tracing(self) -> None:
+        """Steps are traced by the schedule again."""
+        if self._windows.stopped_ns is None:
+            self._windows.schedule.resume(self.index)
+            self._steps.plan_anew()
+
+    @property
+    def machine_root(self) -> Path | None:
+        """Root of the files of the machine whose sensors are read; None where they are no files here."""
+        return self._host.root
+
     def _mark(self, kind: Mark, name: tuple[str, str] | None = None, value: float = 0.0) -> None:
         """Writes a mark, with the table and text of its name; a full disk ends the recording."""
         try:

@@ -148,6 +148,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "emulated on": _field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
         "gpu": _field("the GPU", _REFUSE, _gpu, facet="device"),
         "clocks": _field("the clock mode", _REFUSE, lambda info: clocks(info.device), facet="clocks"),
+        "governor": _field("what governs the clocks", _REFUSE, _option("governor"), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, _engine, facet="engine"),
         "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),

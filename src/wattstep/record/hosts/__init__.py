@@ -63,11 +63,13 @@ class SensorHost(Protocol):
         device: Description of the machine that the run is of, as `sensors.machine.describe` gives it.
         notes: Facts that the reader of the run must know; more may come when it was closed.
         hidden: The folder that stands for its root, which the record leaves out; "" for none.
+        root: Of the files of the machine whose sensors they are; None where they are no files here.
     """
 
     device: DeviceFacts
     notes: tuple[str, ...]
     hidden: str
+    root: Path | None
 
     def probe(self) -> dict[str, Present | Absent]:
         """Reads of each sensor by its name, or the reason why it has none."""
@@ -139,14 +141,15 @@ class LocalHost:
     """This machine."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
-        self._pid, self._root = pid, root
+        self._pid = pid
+        self.root: Path | None = root
         self.device: DeviceFacts = describe(root)
         self.notes: tuple[str, ...] = ()
         self.hidden = ""
 
     def probe(self) -> dict[str, Present | Absent]:
         """Every sensor below the root."""
-        return probe_all(self._root, self._pid)
+        return probe_all(self.root or Path("/"), self._pid)
 
     def close(self) -> None:
         """Nothing was started."""

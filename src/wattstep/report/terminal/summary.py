@@ -15,6 +15,7 @@ from rich.text import Text
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
+from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES
@@ -58,7 +59,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _rails, _costliest):
+    for part in (_head, _figures, _governed, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -146,6 +147,12 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
+
+
+def _governed(report: RunReport, console: Console) -> Group | None:
+    """What a governor of the clocks decided."""
+    lines = [Text(text) for text in governor_sentences(report)]
+    return Group(*lines) if lines else None
 
 
 def _bars(report: RunReport, console: Console) -> Grid | None:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from wattstep.errors import RecordingError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.hosts import HOST, host_load, with_status
 from wattstep.record.hosts.emulation.mover import READY
+from wattstep.record.hosts.emulation.pausing import is_job_of_a_shell
 from wattstep.record.hosts.emulation.power import core_count
 from wattstep.record.hosts.emulation.settings import Settings, make_settings
 from wattstep.record.hosts.emulation.tree import build
@@ -46,6 +47,12 @@ def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> 
         RecordingError: The tree cannot be made, or the mover does not start.
     """
     settings = make_settings(name, options)
+    if settings.slow and is_job_of_a_shell(pid):
+        raise InvalidValueError(
+            "slow= pauses the training, which the shell that started it would take for a job that "
+            "was stopped: wattstep run and wattstep profile train in a process of their own",
+            id="pauses-a-job",
+        )
     root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_home()))
     try:
         build(root, settings)
@@ -72,16 +79,19 @@ class EmulatedHost:
     def __init__(
         self, settings: Settings, root: Path, mover: subprocess.Popen[bytes], pid: int
     ) -> None:
-        self._settings, self.root, self.mover, self._pid = settings, root, mover, pid
+        self._settings, self.mover, self._pid = settings, mover, pid
+        self.root: Path | None = root
+        self._tree = root
         self._closed = False
         board = settings.board
         self.device: DeviceFacts = {
-            **describe(root),
+            **describe(self._tree),
             "cpu": " + ".join(f"{len(c.cores)} {c.kind}" for c in board.clusters),
             "cores": core_count(board),
             "architecture": "aarch64",
             "kernel": "",
             "emulation": settings.numbers.source,
+            **({"slowed": settings.slow} if settings.slow else {}),
             "emulated_on": describe(),
         }
         self.notes: tuple[str, ...] = tuple(_notes(settings))
@@ -89,7 +99,7 @@ class EmulatedHost:
 
     def probe(self) -> dict[str, Present | Absent]:
         """Reads that the real sensors find: the board's in its tree, the training's own on this machine."""
-        sensors = probe_all(self.root, self._pid, process_root=Path("/"))
+        sensors = probe_all(self._tree, self._pid, process_root=Path("/"))
         marked = {name: self._marked(name, result) for name, result in sensors.items()}
         return {**marked, HOST: host_load(), "emulator": self._own_load()}
 
@@ -108,7 +118,7 @@ class EmulatedHost:
 
     def _marked(self, name: str, result: Present | Absent) -> Present | Absent:
         if isinstance(result, Absent):
-            return Absent(reason=result.reason.replace(str(self.root), ""))
+            return Absent(reason=result.reason.replace(str(self._tree), ""))
         if load(name).scope == "process":
             return Present(reads=tuple(map(self._without_mover, result.reads)))
         reads = (replace(read, channels=tuple(self._windows(read))) for read in result.reads)
@@ -134,7 +144,7 @@ class EmulatedHost:
         if self.mover.poll() is not None:
             self.notes += ("the emulator ended before the run: from then on nothing moved",)
         _end(self.mover)
-        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(self._tree, ignore_errors=True)
 
 
 def _end(mover: subprocess.Popen[bytes]) -> None:
@@ -150,13 +160,23 @@ def _notes(settings: Settings) -> Iterator[str]:
     title = settings.board.title
     yield (
         f"emulated {title}: power, temperature and clocks are modelled from the load on this "
-        f"machine; times are this machine's, not those of a board, and a lowered clock does not "
-        f"slow the training; never evidence about a real {title}"
+        f"machine; times are this machine's, not those of a board, and {_slowing(settings)}; never "
+        f"evidence about a real {title}"
     )
     if not settings.board.emulation:
         yield f"watts and heat of the {title} are not in its table: they are of no board at all"
     if not settings.rails and settings.board.rails:
         yield f"the power sensors of the {title} are not emulated: they are no INA3221"
+
+
+def _slowing(settings: Settings) -> str:
+    """What a lowered clock does to the training, in words."""
+    if not settings.slow:
+        return "a lowered clock does not slow the training"
+    return (
+        "a lowered clock slows the training by pauses, as if "
+        f"{100 * settings.slow:g} % of its time went with the clock: its times are modelled"
+    )
 
 
 def _home() -> str | None:

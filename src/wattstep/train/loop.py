@@ -67,8 +67,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        stage: "preparing", "waiting until steady", "idle before", "governing", "training", "tracing" (the last
-            traced steps), "idle after", "following memory", "foreground" or "writing".
+        stage: "preparing", "waiting until steady", "idle before", "governing", "training",
+            "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
         share: Of the run that is done, from 0 to 1.
         steps: Steps done.
         loss: Of the last step.

@@ -63,13 +63,16 @@ class SensorHost(Protocol):
         device: Description of the machine that the run is of, as `sensors.machine.describe` gives it.
         notes: Facts that the reader of the run must know; more may come when it was closed.
         hidden: The folder that stands for its root, which the record leaves out; "" for none.
-        root: Of the files of the machine whose sensors they are; None where they are no files here.
     """
 
     device: DeviceFacts
     notes: tuple[str, ...]
     hidden: str
-    root: Path | None
+
+    @property
+    def root(self) -> Path | None:
+        """Root of the files of the machine whose sensors they are; None where they are no files here."""
+        ...
 
     def probe(self) -> dict[str, Present | Absent]:
         """Reads of each sensor by its name, or the reason why it has none."""
@@ -142,14 +145,14 @@ class LocalHost:
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
         self._pid = pid
-        self.root: Path | None = root
+        self.root = root
         self.device: DeviceFacts = describe(root)
         self.notes: tuple[str, ...] = ()
         self.hidden = ""
 
     def probe(self) -> dict[str, Present | Absent]:
         """Every sensor below the root."""
-        return probe_all(self.root or Path("/"), self._pid)
+        return probe_all(self.root, self._pid)
 
     def close(self) -> None:
         """Nothing was started."""

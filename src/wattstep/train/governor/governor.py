@@ -74,6 +74,7 @@ class Governor:
         caps: Sets them.
         power: Tells the energy of blocks of steps.
         times: Status of times of steps: modelled where an emulated board paused the training.
+        clock: That of the run, in ns.
 
     Attributes:
         looking: True while it looks: steps do not count.
@@ -82,9 +83,11 @@ class Governor:
     def __init__(
         self, recorder: Recorder, clocks: Sequence[Clock], allowed: float, caps: Caps,
         power: Energies, times: Status = Status.MEASURED,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:  # fmt: skip
         self._recorder, self._clocks, self._allowed = recorder, clocks, allowed
         self._caps, self._power, self._times = caps, power, times
+        self._now = clock
         self._offered = offered_shares(clocks)
         self._set_to: dict[Path, int] = {clock.path: clock.cap for clock in clocks}
         self._looks: list[GovernorLook] = []
@@ -147,7 +150,7 @@ class Governor:
         self._spans: list[tuple[int, int]] = []
         self._waiting_since = 0
         # The first block settles, too: the samples of what came before it are no training's.
-        self._look_began_ns = self._changed_ns = time.perf_counter_ns()
+        self._look_began_ns = self._changed_ns = self._now()
         self._recorder.pause_tracing()
         self._looks.append({"first_step": self._recorder.index, "last_step": None})
         self._write()
@@ -165,7 +168,7 @@ class Governor:
             return
         if wanted is None:  # the energies: until their samples are there, nothing is capped
             self._set(1.0)
-            self._waiting_since = time.perf_counter_ns()
+            self._waiting_since = self._now()
         else:
             self._set(wanted)
 
@@ -191,7 +194,7 @@ class Governor:
         look.update(facts_of(decision, self._clocks, self._set_to))
         self._write()
         self._recorder.resume_tracing()
-        now = time.perf_counter_ns()
+        now = self._now()
         self._look_again_ns = now + round(AGAIN * (now - self._look_began_ns))
         self._usual: tuple[float, float] | None = None
         self._drifted = 0
@@ -206,7 +209,7 @@ class Governor:
         if values != self._set_to:
             self._caps.cap(values)
             self._set_to = values
-            self._caps_ns.append((time.perf_counter_ns(), share))
+            self._caps_ns.append((self._now(), share))
             self._changed_ns = self._caps_ns[-1][0]
 
     # --- while a cap is held ------------------------------------------------------------------

@@ -79,13 +79,11 @@ class EmulatedHost:
     def __init__(
         self, settings: Settings, root: Path, mover: subprocess.Popen[bytes], pid: int
     ) -> None:
-        self._settings, self.mover, self._pid = settings, mover, pid
-        self.root: Path | None = root
-        self._tree = root
+        self._settings, self.root, self.mover, self._pid = settings, root, mover, pid
         self._closed = False
         board = settings.board
         self.device: DeviceFacts = {
-            **describe(self._tree),
+            **describe(root),
             "cpu": " + ".join(f"{len(c.cores)} {c.kind}" for c in board.clusters),
             "cores": core_count(board),
             "architecture": "aarch64",
@@ -99,7 +97,7 @@ class EmulatedHost:
 
     def probe(self) -> dict[str, Present | Absent]:
         """Reads that the real sensors find: the board's in its tree, the training's own on this machine."""
-        sensors = probe_all(self._tree, self._pid, process_root=Path("/"))
+        sensors = probe_all(self.root, self._pid, process_root=Path("/"))
         marked = {name: self._marked(name, result) for name, result in sensors.items()}
         return {**marked, HOST: host_load(), "emulator": self._own_load()}
 
@@ -118,7 +116,7 @@ class EmulatedHost:
 
     def _marked(self, name: str, result: Present | Absent) -> Present | Absent:
         if isinstance(result, Absent):
-            return Absent(reason=result.reason.replace(str(self._tree), ""))
+            return Absent(reason=result.reason.replace(str(self.root), ""))
         if load(name).scope == "process":
             return Present(reads=tuple(map(self._without_mover, result.reads)))
         reads = (replace(read, channels=tuple(self._windows(read))) for read in result.reads)
@@ -144,7 +142,7 @@ class EmulatedHost:
         if self.mover.poll() is not None:
             self.notes += ("the emulator ended before the run: from then on nothing moved",)
         _end(self.mover)
-        shutil.rmtree(self._tree, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def _end(mover: subprocess.Popen[bytes]) -> None:

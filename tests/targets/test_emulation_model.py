@@ -507,4 +507,8 @@ def test_what_no_cap_touches_is_not_stretched(busy: float, cap: float) -> None:
     load = spread(settings, busy)
     free = clocks_for(settings.board, load, 1.0)
     assert stretch(settings, load, free) == pytest.approx(1.0)
-    assert 1.0 - 1e-9 <= stretch(settings, load, clocks_for(settings.board, load, cap)) <= 1 / cap + 1e-3
+    assert (
+        1.0 - 1e-9
+        <= stretch(settings, load, clocks_for(settings.board, load, cap))
+        <= 1 / cap + 1e-3
+    )

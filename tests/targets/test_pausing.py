@@ -131,6 +131,8 @@ def test_half_the_clock_doubles_the_time_and_none_of_it_passes_for_measured(tmp_
     assert before[place] == 0
     run = load(path)
     step_time, energy = run.metrics.figure("step_time"), run.metrics.figure("energy_per_step")
-    assert step_time is not None and step_time.status is Status.MODELLED
-    assert energy is not None and energy.status is Status.MODELLED
+    assert step_time is not None
+    assert step_time.status is Status.MODELLED
+    assert energy is not None
+    assert energy.status is Status.MODELLED
     assert any("slows the training by pauses" in note for note in run.info.notes)

@@ -102,6 +102,17 @@ class Keeper:
         for path, value in values.items():
             _write(path, str(value))
 
+    def says(self, path: Path) -> int:
+        """Number in a setting's file.
+
+        Raises:
+            RecordingError: It cannot be read, or is none.
+        """
+        text = _read(path)
+        if not text.isdecimal():
+            raise RecordingError(f"{path} says {text[:40]!r}, which is no number")
+        return int(text)
+
     def close(self) -> None:
         """Puts everything back, and ends the guardian."""
         if self._guardian is None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -45,6 +46,10 @@ class Caps(Protocol):
 
     def cap(self, values: Mapping[Path, int]) -> None:
         """The highest that is allowed, by file, in the file's own unit."""
+        ...
+
+    def says(self, path: Path) -> int:
+        """What such a file says."""
         ...
 
 
@@ -124,18 +129,20 @@ class Governor:
         if self._settled < SETTLE_STEPS or begin_ns - self._changed_ns < self._settle_ns:
             self._settled += 1
             return
-        if not counts or (self._steps and begin_ns - self._last_ns > end_ns - begin_ns):
-            self._steps = 0  # something else than training lay between: the block begins anew
-            self._last_ns = end_ns
-            if not counts:
-                return
-        if not self._steps:
-            self._began_ns = begin_ns
-        self._steps, self._last_ns = self._steps + 1, end_ns
-        if self._steps >= LEAST_STEPS and end_ns - self._began_ns >= self._block_ns:
-            seconds = (end_ns - self._began_ns) * 1e-9
-            self._blocks.append(Block(share=self._share, steps=self._steps, seconds=seconds))
-            self._spans.append((self._began_ns, end_ns))
+        if not counts:  # what it took is no part of the block, nor what lies beside it
+            self._apart = True
+            return
+        stretches = self._stretches
+        if self._apart or not stretches or begin_ns - stretches[-1][1] > end_ns - begin_ns:
+            stretches.append((begin_ns, end_ns))
+        else:
+            stretches[-1] = stretches[-1][0], end_ns
+        self._apart, self._steps = False, self._steps + 1
+        length_ns = sum(end - begin for begin, end in stretches)
+        if self._steps >= LEAST_STEPS and length_ns >= self._block_ns:
+            block = Block(share=self._share, steps=self._steps, seconds=length_ns * 1e-9)
+            self._blocks.append(block)
+            self._spans.append(stretches)
             self._ask(None)
 
     # --- a look -------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ class Governor:
         self._settle_ns = max(round(SETTLE_S * 1e9), window_ns)
         self._block_ns = max(round(BLOCK_S * 1e9), WINDOWS * window_ns)
         self._blocks: list[Block] = []
-        self._spans: list[tuple[int, int]] = []
+        self._spans: list[list[tuple[int, int]]] = []  # stretches of each block
         self._waiting_since = 0
         # The first block settles, too: the samples of what came before it are no training's.
         self._look_began_ns = self._changed_ns = self._now()
@@ -160,7 +167,8 @@ class Governor:
     def _ask(self, blocks: Sequence[Block] | None, *, first: bool = False) -> None:
         """Goes on to what the plan wants next."""
         self._steps = self._settled = 0
-        self._last_ns = self._began_ns = 0
+        self._stretches: list[tuple[int, int]] = []
+        self._apart = False
         try:
             wanted = next(self._plan) if first else self._plan.send(blocks)
         except StopIteration as ended:
@@ -179,12 +187,16 @@ class Governor:
         self._polls += 1
         there = self._power.look()
         late = now_ns - self._waiting_since > PATIENCE_S * 1e9
-        if there < self._spans[-1][1] and not late:
+        if there < self._spans[-1][-1][1] and not late:
             return
         self._waiting_since = self._polls = 0
-        joules = self._power.energies(self._spans)
-        known = [replace(b, joules=j) for b, j in zip(self._blocks, joules, strict=True)]
-        self._ask(known)
+        joules = iter(self._power.energies([span for spans in self._spans for span in spans]))
+        self._ask(
+            [
+                replace(block, joules=sum(islice(joules, len(spans))))
+                for block, spans in zip(self._blocks, self._spans, strict=True)
+            ]
+        )
 
     def _decide(self, decision: Decision) -> None:
         self._set(decision.share)
@@ -248,11 +260,7 @@ class Governor:
     def _others_wrote(self) -> bool:
         """Gives up where somebody else has set a clock meanwhile; heat may keep it below our cap."""
         for path, value in self._set_to.items():
-            try:
-                says = int(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError):  # the machine's tree ended before the run
-                return True
-            if says > value:
+            if (says := self._caps.says(path)) > value:
                 self._give_up(
                     f"something else set {path.parent.name}/{path.name} to {says}, above its cap "
                     f"of {value}"
@@ -384,16 +392,16 @@ def governing(
         return
     if root is None:
         raise RecordingError("--governor: the machine of these sensors has no files here")
-    clocks = find_clocks(root, governed_part(processor, target))
-    power = PowerLog(recorder)
-    if recorder.info.power_model is not None and power.status is Status.MODELLED:
-        recorder.note(f"--governor energy with --power-model: {NOT_THE_CLOCK}")
-    slowed = bool(recorder.info.device.get("slowed"))
     # What an emulated board's tree holds is gone with it; of this machine the next run puts back
     # what even the guardian could not.
     folder = recorder.path.absolute().parent if root == Path("/") else root
     governors: list[Governor] = []
     with Keeper(folder, root=root, warn=recorder.note, detached=True) as keeper:
+        clocks = find_clocks(root, governed_part(processor, target))
+        power = PowerLog(recorder)
+        if power.by_model:
+            recorder.note(f"--governor energy with --power-model: {NOT_THE_CLOCK}")
+        slowed = bool(recorder.info.device.get("slowed"))
 
         def begin() -> Governor:
             times = Status.MODELLED if slowed else Status.MEASURED

@@ -21,6 +21,7 @@ LOOKS: Final = 3  # at the pairs of one cap, at most
 ROUNDS: Final = 2  # of base, cap, cap, base before a look: four pairs
 CONFIDENCE: Final = 0.95  # of all looks together: each has 1 - 0.05 / LOOKS (Bonferroni)
 MOST_CAPS: Final = 3  # that are tested
+RISE: Final = 0.25  # of the way to no cap, after one that was too slow
 LEAST_MARGIN: Final = 0.1  # of the slowdown that is allowed, to which the fit keeps a distance
 METHOD: Final = (
     "blocks of steps in the order base, cap, cap, base: Student's t over log ratios of neighbours"
@@ -135,10 +136,11 @@ def plan(allowed: float, offered: Sequence[float], statuses: tuple[Status, Statu
             share=1.0, reason="the power sensors gave no values for all blocks of steps",
             blocks=tuple(blocks),
         )  # fmt: skip
-    law, least = fit(blocks), 0.0
+    # The law is not trusted beyond what was surveyed.
+    law, least = fit(blocks), surveyed[-1]
     decision = Decision(share=1.0, law=law, blocks=tuple(blocks))
     for _ in range(MOST_CAPS):
-        chosen = choose(law, allowed, [share for share in offered if share > least])
+        chosen = choose(law, allowed, [share for share in offered if share >= least])
         if chosen is None:
             return _staying(decision, _nothing_saves(allowed, decision), law, blocks)
         first = len(blocks)
@@ -156,12 +158,12 @@ def plan(allowed: float, offered: Sequence[float], statuses: tuple[Status, Statu
         law = fit(blocks)
         if not _above(decision.saving, 0.0):
             return _staying(decision, _no_saving(decision.saving), law, blocks)
-        if (decision.slowdown.high or math.inf) <= allowed:
+        if _at_most(decision.slowdown, allowed):
             return Decision(
                 share=chosen, slowdown=decision.slowdown, saving=decision.saving, tested=chosen,
                 base_steps=decision.base_steps, law=law, blocks=tuple(blocks),
             )  # fmt: skip
-        least = chosen
+        least = chosen + RISE * (1 - chosen)
     return _staying(decision, f"no cap was shown to slow it by at most {allowed:.3g}", law, blocks)
 
 
@@ -254,11 +256,15 @@ def _is_settled(decision: Decision, allowed: float, look: int) -> bool:
         return True
     if (saving.high or 0.0) <= 0 or (slowdown.low or 0.0) > allowed:
         return True
-    return _above(saving, 0.0) and (slowdown.high or math.inf) <= allowed
+    return _above(saving, 0.0) and _at_most(slowdown, allowed)
 
 
 def _above(figure: Figure, limit: float) -> bool:
     return figure.low is not None and figure.low > limit
+
+
+def _at_most(figure: Figure, limit: float) -> bool:
+    return figure.high is not None and figure.high <= limit
 
 
 def _no_saving(saving: Figure) -> str:

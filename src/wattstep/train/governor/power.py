@@ -34,6 +34,7 @@ class PowerLog:
     Attributes:
         status: Of its energies.
         source: The sensors, or the model.
+        by_model: True if a power model gives them.
         window_s: Longest time that a sensor averages over before each value.
 
     Raises:
@@ -46,6 +47,7 @@ class PowerLog:
         meters = [c for c in chosen_meters(planned) if c.role != "battery_current"]
         model = info.power_model
         self._model = None if meters or model is None else PowerModel.from_dict(model)
+        self.by_model = self._model is not None
         channels = meters or (own_cpu_time(planned) if self._model else [])
         if not channels:
             raise InvalidValueError(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wattstep.api import compare as compare
     from wattstep.api import explain as explain
     from wattstep.api import export as export
+    from wattstep.api import plan as plan
     from wattstep.api import predict as predict
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
@@ -52,7 +53,7 @@ VIEWS.update(
     }
 )
 # Public functions of `wattstep.api` whose names are packages, too.
-_CALLED = ("predict", "sweep", "train")
+_CALLED = ("plan", "predict", "sweep", "train")
 _PACKAGES = ("devices",)
 
 

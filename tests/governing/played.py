@@ -67,6 +67,10 @@ class Played:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
+    @property
+    def steps(self) -> Played:
+        return self
+
     def pause_tracing(self) -> None:
         self.traced.append("paused")
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Final, Optional
 
 import typer
 from rich.table import Table
@@ -17,21 +17,33 @@ from wattstep.cli.saying import say, say_failures
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
 
+if TYPE_CHECKING:
+    from wattstep.schema.figures import Figures
+    from wattstep.store.listing import ListedRun
+
 FINISHED: Final = ("closed", "recovered")
 HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
 
 
 def runs(
     action: Annotated[
-        str, typer.Argument(metavar="[list|show]", help="list, or show one run.")
+        str,
+        typer.Argument(
+            metavar="[list|show]",
+            help="list; or show, as wattstep show does (--json: the run's files and its run.json).",
+        ),
     ] = "list",
     path: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(metavar="[PATH]", help="Folder of runs to list, or the run to show."),
+        typer.Argument(
+            metavar="[PATH]",
+            help="Folder of runs to list, or the run to show. [default: runs, or its newest run]",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List recorded runs, or show what is in one before it is shared."""
+    """List recorded runs, or show one of them."""
+    from wattstep.cli.folders import asked
     from wattstep.errors import InvalidValueError
 
     if action == "list" and path is not None and not path.is_dir():
@@ -41,79 +53,88 @@ def runs(
         )
     if action == "list":
         _list(path or Path("runs"), json)
-    elif action == "show" and path is not None:
-        _show(path, json)
+    elif action == "show":
+        _show(path or asked(None, "runs show")[0], json)
     else:
         raise InvalidValueError(
-            "wattstep runs list [FOLDER], or wattstep runs show RUN", id="needs-a-run"
+            f"{action} is neither list nor show: wattstep runs list FOLDER, or wattstep runs show RUN",
+            id="needs-a-run",
         )
 
 
 def _list(folder: Path, as_json: bool) -> None:
     from wattstep.cli.progress import list_progress
+    from wattstep.schema.figures import Figures
     from wattstep.store.listing import listed
 
-    rows = [listed(path.parent)[0].to_dict() for path in sorted(folder.glob("*/run.json"))]
+    rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
+    figures: dict[str, Figures] = {}
     failures = Failures()
     with list_progress("reading", len(rows), quiet=as_json) as tell:
         for row in rows:
-            tell(row["run"])
-            if "failure" in row:
-                failures.add(row["run"], row["failure"])
-            elif row["problem"] is None and row["state"] in FINISHED:  # others are left as they are
-                nothing: dict[str, Any] = {}
-                ask = partial(_headlines, Path(row["run"]))
-                row["figures"] = failures.guard(row["run"], ask, nothing)
+            tell(row.run)
+            if row.failure:
+                failures.add(row.run, row.failure)
+            elif row.problem is None and row.state in FINISHED:  # others are left as they are
+                ask = partial(_headlines, Path(row.run))
+                figures[row.run] = failures.guard(row.run, ask, Figures())
     say_failures(failures)
     if as_json:
         from wattstep.report.json_document import dump
+        from wattstep.schema.run_report import json_of
 
-        dump({"runs": rows, "failures": failures.documents()}, sys.stdout)
+        documents = [
+            {
+                **row.to_dict(),
+                **({"figures": json_of(figures[row.run])} if row.run in figures else {}),
+            }
+            for row in rows
+        ]
+        dump({"runs": documents, "failures": failures.documents()}, sys.stdout)
     elif rows:
-        _print(rows)
+        _print(rows, figures)
     else:
         say(f"no runs in {folder}")
 
 
-def _headlines(path: Path) -> dict[str, Any]:
-    """The figures of a list, JSON-ready; none of a run whose files are damaged."""
+def _headlines(path: Path) -> Figures:
+    """The figures of a list; none of a run whose files are damaged."""
     from wattstep.errors import DamagedRunError
+    from wattstep.schema.figures import Figures
+    from wattstep.schema.run_report import json_of
     from wattstep.store.cache import cached_of_run
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Any:
         from wattstep.run import load
 
         try:
             metrics = load(path).metrics
         except DamagedRunError:
             return {}
-        known = {name: metrics.figure(name) for name in HEADLINES}
-        return {name: figure.to_dict() for name, figure in known.items() if figure is not None}
+        headlines = {name: metrics.figure(name) for name in HEADLINES}
+        return json_of({name: each for name, each in headlines.items() if each is not None})
 
-    headlines: dict[str, Any] = cached_of_run("headlines", path, compute)
+    headlines: Figures = Figures.from_dict(cached_of_run("headlines", path, compute))
     return headlines
 
 
-def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.folding import has_room
     from wattstep.report.values import show
-    from wattstep.schema.figure import Figure
 
     cells = []
-    for row in sorted(rows, key=lambda row: row.get("created") or ""):
-        if row["problem"]:
-            what, batch, figures = f"{row['state']}: {row['problem']}", None, {}
-        else:
-            what, batch, figures = row["workload"], row["batch_size"], row.get("figures", {})
-            what += f" ({row['state']})" if row["state"] != "closed" else ""
-        shown = [
-            show(Figure.from_dict(figures[n])).value if n in figures else "" for n in HEADLINES
-        ]
-        date = plain(row.get("created") or "")[:16].replace("T", " ")
-        size = "" if batch is None else f"batch {batch}"
-        cells.append((date, plain(what), size, *shown, plain(row["run"])))
+    for row in sorted(rows, key=_created):
+        facts, headlines = row.facts, figures.get(row.run)
+        what = f"{row.state}: {row.problem}"
+        if facts is not None and row.problem is None:
+            what = facts.workload + (f" ({row.state})" if row.state != "closed" else "")
+        each = (None if headlines is None else headlines.figure(name) for name in HEADLINES)
+        shown = ["" if figure is None else show(figure).value for figure in each]
+        size = "" if facts is None or facts.batch_size is None else f"batch {facts.batch_size}"
+        date = plain(_created(row))[:16].replace("T", " ")
+        cells.append((date, plain(what), size, *shown, plain(row.run)))
     console = screen()
     grid = _table(cells)
     if has_room(grid, console):
@@ -122,6 +143,10 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     for *others, run in cells:  # where a run lies never breaks: it has a line of its own
         console.print(Text("  ".join(cell for cell in others if cell), style="bold"))
         console.print(Text(f"  {run}"), soft_wrap=True)
+
+
+def _created(row: ListedRun) -> str:
+    return "" if row.facts is None else row.facts.created
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Table:
@@ -135,28 +160,22 @@ def _table(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _show(path: Path, as_json: bool) -> None:
+    """The screen of a run, and what lies in its folder without belonging to it; or its files as JSON."""
+    from wattstep.cli.showing import show_runs
     from wattstep.run import load
 
-    run = load(path)
+    run_json = load(path).info.to_dict()
     entries = {entry: _left_out(entry) for entry in sorted(path.iterdir())}
-    files = {entry.name: entry.stat().st_size for entry, why in entries.items() if why is None}
     left_out = {entry.name: why for entry, why in entries.items() if why is not None}
-    document = {
-        "run": str(path), "files": files, "left_out": left_out, "run.json": run.info.to_dict()
-    }  # fmt: skip
-    if as_json:
-        from wattstep.report.json_document import dump
-
-        dump(document, sys.stdout)
+    if not as_json:
+        show_runs([path], as_json=False)
+        for name, why in left_out.items():
+            print(f"not looked into: {plain(name)}: {why}")
         return
-    for name, size in files.items():
-        print(f"{plain(name):22} {size:>12,} bytes")
-    for name, why in left_out.items():
-        print(f"{plain(name):22} not looked into: {why}")
-    import json as json_module
+    from wattstep.report.json_document import dump
 
-    text = json_module.dumps(document["run.json"], indent=1, ensure_ascii=False)
-    print("\n".join(plain(line) for line in text.split("\n")))
+    files = {entry.name: entry.stat().st_size for entry, why in entries.items() if why is None}
+    dump({"run": str(path), "files": files, "left_out": left_out, "run.json": run_json}, sys.stdout)
 
 
 def _left_out(entry: Path) -> str | None:

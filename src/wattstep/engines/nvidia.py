@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from wattstep.boards import text_of
+
 # L4T release to JetPack and its CUDA.
 _JETPACKS: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
     {32: (4, "10.2"), 35: (5, "11.4"), 36: (6, "12.6"), 38: (7, "13.0")}
@@ -256,11 +258,3 @@ def _release(text: str) -> tuple[int, str] | None:
 def _driver(text: str) -> str | None:
     match = re.search(r"(?:Kernel Module|x86_64|aarch64)\D*?(\d{3,}(?:\.\d+)+)", text)
     return None if match is None else match[1]
-
-
-def text_of(path: Path) -> str:
-    """Text of a file of the system without NULs and the space around it; "" where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip()
-    except OSError:
-        return ""

@@ -69,6 +69,8 @@ def energy_metrics(
             "energy_per_sample": _per_sample(energy, energies, _sample_time(series.steps)),
             "mean_power": energies.power,
         }
+    # Before idle power is taken off: that is power over a time, which is as uncertain.
+    figures.update({name: series.imported.with_period(figures[name]) for name in PER_STEP})
     figures.update(_idle(series, breakdown, figures, options.get("subtract_idle")))
     figures.update(_of_machine(series))
     figures.update(_by_state(series, flags))
@@ -76,10 +78,6 @@ def energy_metrics(
         figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
         figures.update({name: missing("J", UNMARKED) for name in PER_STEP})
     elif series.imported.telemetry:
-        for name in (*PER_STEP, "energy_per_step_above_idle"):
-            figures.update(
-                {name: series.imported.with_period(figures[name])} if name in figures else {}
-            )
         figures["recorded_energy"] = recorded(series.energy_by_its_clock, series.recorded_ns)
     return figures
 
@@ -199,7 +197,8 @@ def _idle(
         when = str(subtract)
         idle_figures["energy_per_step"] = net[when]
         idle_figures["energy_per_step_with_idle"] = gross
-        idle_figures["energy_per_sample"] = above(sample, _sample_time(series.steps), when)
+        time = series.imported.with_period(_sample_time(series.steps))
+        idle_figures["energy_per_sample"] = above(sample, time, when)
         idle_figures["energy_per_sample_with_idle"] = sample
     return idle_figures
 
@@ -285,7 +284,8 @@ def _by_state(series: Series, flags: StepFlags) -> dict[str, Any]:
     if flags.unseen:
         times["disturbed"] = missing("s", flags.unseen)
         energies["disturbed"] = missing("J", flags.unseen)
-    return {"step_time_by_state": times, "energy_per_step_by_state": energies}
+    by_state = {"step_time_by_state": times, "energy_per_step_by_state": energies}
+    return {name: series.imported.with_period(figures) for name, figures in by_state.items()}
 
 
 def _time_in(steps: Steps, mask: BoolArray, name: str) -> Figure:
@@ -338,4 +338,7 @@ def _of_rail(source: EnergySource, series: Series) -> Figure:
     if series.steps.absent:
         return recorded(source, series.recorded_ns)
     energies = spent(source, series.steps)
-    return missing("J", energies) if isinstance(energies, Missing) else energies.per_step
+    if isinstance(energies, Missing):
+        return missing("J", energies)
+    figure: Figure = series.imported.with_period(energies.per_step)
+    return figure

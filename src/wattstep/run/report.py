@@ -24,6 +24,8 @@ from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
     NotMeasured,
     OutsideSteps,
+    PlanCompared,
+    PlannedRow,
     RecordFacts,
     RunConditions,
     SampledChannel,
@@ -58,6 +60,7 @@ def make_report(
         step_kinds=part("step_kinds", lambda: tuple(breakdown.kinds_of_steps()), ()),
         conditions=part("conditions", lambda: _conditions(tables, series, conditions), None),
         forecast=tables.info.conditions.get("forecast"),
+        planned=part("planned", lambda: _planned(tables.info, metrics), None),
         course=part("curve", lambda: sustained_course(series, conditions), None),
         operations=part("operations", lambda: tuple(breakdown.operations()), ()),
         operations_notes=part("operations_notes", lambda: tuple(breakdown.operations_notes), ()),
@@ -126,6 +129,33 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
         metrics=metrics,
         environment=info.environment,
     )
+
+
+def _planned(info: RunInfo, metrics: Metrics) -> PlanCompared | None:
+    """What the plan of the run predicted beside what came."""
+    planned = info.planned
+    if not planned:
+        return None
+    return PlanCompared(
+        device=planned["device"],
+        mode=planned.get("mode"),
+        configuration=planned.get("configuration", ""),
+        changed=tuple(planned.get("changed") or ()),
+        rows=tuple(
+            _planned_row(name, Figure.from_dict(facts), metrics)
+            for name, facts in planned.get("figures", {}).items()
+        ),
+    )
+
+
+def _planned_row(name: str, predicted: Figure, metrics: Metrics) -> PlannedRow:
+    measured = metrics.figure(name) or missing(predicted.unit, "the run has no such figure")
+    inside = None
+    if measured.value is not None:
+        assert predicted.low is not None
+        assert predicted.high is not None
+        inside = predicted.low <= measured.value <= predicted.high
+    return PlannedRow(metric=name, predicted=predicted, measured=measured, inside=inside)
 
 
 def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:

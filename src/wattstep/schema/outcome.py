@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wattstep.errors import DamagedRunError
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, FigureDocument
 from wattstep.schema.figures import is_figure
 from wattstep.schema.run_documents import MeasuringMachine
 
@@ -137,7 +137,7 @@ class Outcome:
     machine: MeasuringMachine = field(default_factory=MeasuringMachine)
     versions: Mapping[str, str] = field(default_factory=dict)
     finite: bool | None = None
-    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    figures: Mapping[str, FigureDocument] = field(default_factory=dict)
 
     @property
     def final(self) -> bool:

@@ -265,6 +265,48 @@ class RunConditions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlannedRow:
+    """A metric of a run beside what its plan predicted.
+
+    Attributes:
+        metric: Name.
+        predicted: With the interval that was to hold in 90 % of cases.
+        measured: Of the run, with its own status; missing where the run does not know it.
+        inside: Whether the run's value lies in the predicted interval; None: the run has none.
+    """
+
+    metric: str
+    predicted: Figure
+    measured: Figure
+    inside: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCompared:
+    """The plan that a run followed, and what came of it.
+
+    Attributes:
+        device: That it is for.
+        mode: Power mode of that device; None: the one that its file is of.
+        configuration: Its settings, in words.
+        changed: Settings that the run has otherwise.
+        rows: Its metrics.
+    """
+
+    device: str
+    mode: str | None = None
+    configuration: str = ""
+    changed: tuple[str, ...] = ()
+    rows: tuple[PlannedRow, ...] = ()
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> PlanCompared:
+        """From JSON."""
+        rows = tuple(known(PlannedRow, row) for row in document.get("rows") or ())
+        return known(cls, {**document, "rows": rows})
+
+
+@dataclass(frozen=True, kw_only=True)
 class CourseColumn:
     """A quantity in the bins of a course.
 

@@ -176,6 +176,18 @@ _ASKED: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),
     "seconds": _FROM_0,
 }
+_PLANNED: Final[Mapping[str, Check]] = {
+    "device": string,
+    "mode": _TEXT,
+    "configuration": string,
+    "changed": listed(string),
+    "figures": mapping(
+        facts(
+            {**dict.fromkeys(("value", "low", "high"), number), "unit": string},
+            needed=("value", "low", "high", "unit"),
+        )
+    ),
+}
 _POWER: Final[Mapping[str, Check]] = {
     "name": string,
     "idle_watts_a_core": at_least(0),
@@ -210,6 +222,7 @@ RUN: Final[Mapping[str, Check]] = {
     "environment": facts(),
     "model": facts({"parameters": or_none(whole(0, INT64))}),
     "options": facts(_OPTIONS),
+    "planned": facts(_PLANNED),
     "asked": facts(_ASKED),
     "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
     "scheduling": string,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from wattstep.schema.figure import FigureDocument
+
 
 class Cluster(TypedDict):
     """Cores that are alike and share a clock: kind, their numbers, highest clock in Hz."""
@@ -128,9 +130,9 @@ class ForecastFacts(TypedDict, total=False):
     """Forecast of a run's end while it ran, figures as JSON, and the time in s that it took in the end."""
 
     after_steps: int
-    time_left: Mapping[str, Any]
-    energy_left: Mapping[str, Any]
-    battery_left: Mapping[str, Any]
+    time_left: FigureDocument
+    energy_left: FigureDocument
+    battery_left: FigureDocument
     time_came: float
 
 
@@ -406,6 +408,20 @@ class ImportedFiles(TypedDict, total=False):
     telemetry: list[ImportedTelemetry]
     alignment: list[AlignmentFacts]
     steps: PowerStepFacts
+
+
+class PlannedFacts(TypedDict, total=False):
+    """The plan that a run follows.
+
+    The device that it is for, its power mode, the configuration in words, the settings that the run has
+    otherwise ("batch_size 8 in place of 16"), and by metric the predicted figure as JSON.
+    """
+
+    device: str
+    mode: str | None
+    configuration: str
+    changed: list[str]
+    figures: Mapping[str, Mapping[str, Any]]
 
 
 class DeviceClockFacts(TypedDict, total=False):

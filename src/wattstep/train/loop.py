@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wattstep import engines, workloads
 from wattstep.errors import RecordingError, WattstepError
@@ -20,7 +20,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, refusal_news
+from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -84,6 +84,10 @@ class Progress:
     said: str = ""
     ahead: str = ""
     unpowered: str = ""
+
+    def to_dict(self) -> ProgressFacts:
+        """JSON-ready."""
+        return cast(ProgressFacts, asdict(self))
 
 
 def train(
@@ -150,7 +154,7 @@ def train(
             _Loop(settings, trainer, recorder, report, time_to_target, begin).run()
         for text in trainer.remarks():
             recorder.note(text)
-        report(Progress(stage="writing", share=1.0, steps=recorder.index))
+        report(Progress(stage="writing", share=1.0, steps=recorder.steps.index))
     return recorder
 
 
@@ -189,7 +193,7 @@ def _stay_idle(
     """Samples the machine's power at rest for as long as is asked for, while nothing runs."""
     if settings.idle is None:
         return
-    stage, steps = name.replace("_", " "), recorder.index
+    stage, steps = name.replace("_", " "), recorder.steps.index
     stay_idle(
         recorder,
         name,
@@ -234,6 +238,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         },
         "calibration": settings.calibration,
         "model": {**trainer.model_facts(), **_tokens(facts)},
+        "planned": settings.planned or {},
         "asked": settings.asked,
         "options": {
             "accumulate": settings.accumulate,
@@ -333,18 +338,18 @@ class _Loop:
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case.
-        for _ in range(max(wanted - recorder.windows, 0)):
-            clean = LEAST_CLEAN if recorder.windows else 0
+        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+            clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
-            if recorder.windows and self._clock() + needed > until:
+            if self._steps.traced_steps and self._clock() + needed > until:
                 recorder.note(
-                    f"traced steps: {recorder.windows}, not {wanted}: more would have taken {words}"
+                    f"traced steps: {self._steps.traced_steps}, not {wanted}: more would have taken {words}"
                 )
                 break
             for _ in range(clean):
-                self._step("tracing", recorder.windows / wanted)
-            recorder.trace_next()
-            self._step("tracing", recorder.windows / wanted)
+                self._step("tracing", self._steps.traced_steps / wanted)
+            self._steps.trace_next()
+            self._step("tracing", self._steps.traced_steps / wanted)
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
         if settings.canary and recorder.problem is None:
             canary.watch(recorder, canary.AFTER)
@@ -363,7 +368,7 @@ class _Loop:
         for category, size in sizes.items():
             recorder.memory(category, size)
         if settings.foreground is not None and recorder.problem is None:
-            self._report(Progress(stage="foreground", share=1.0, steps=recorder.index))
+            self._report(Progress(stage="foreground", share=1.0, steps=self._steps.index))
             measure_foreground(
                 recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
             )
@@ -384,14 +389,14 @@ class _Loop:
 
     def _followed(self) -> dict[str, int]:
         """Makes a step beside the record, whose memory is followed operation by operation."""
-        self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
+        self._report(Progress(stage="following memory", share=1.0, steps=self._steps.index))
         try:
             with self._recorder.exclude("memory"):
                 processor = self._settings.processor
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
-                    self._recorder.note_device_memory()  # peaks are reset at each operation
+                    self._steps.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -453,9 +458,9 @@ class _Loop:
             steps.abandon()
             raise
         steps.end(begun, loss)
-        traced = marked and recorder.windows > self._windows
+        traced = marked and steps.traced_steps > self._windows
         if traced:
-            self._windows = recorder.windows
+            self._windows = steps.traced_steps
             self._window_ns = self._clock() - begin
         alike = not (traced or self._after_traced)
         counts = alike and not (self._governor is not None and self._governor.looking)
@@ -468,7 +473,7 @@ class _Loop:
         if not math.isfinite(loss) and not self._diverged:
             self._diverged = True
             recorder.note(
-                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                f"the loss is not a finite number from step {steps.index - 1} on: "
                 "what was timed is not a training that works"
             )
         now = self._clock()
@@ -480,7 +485,7 @@ class _Loop:
             training = stage == "training"
             self._report(
                 Progress(
-                    stage=stage, share=share, steps=recorder.index, loss=loss, said=detail,
+                    stage=stage, share=share, steps=steps.index, loss=loss, said=detail,
                     ahead=self._eta.words() if training else "",
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )
@@ -510,7 +515,7 @@ def main() -> int:
         settings = TrainingSettings(**json.loads(sys.argv[2]))
         recorder = train(
             settings,
-            lambda progress: say({"progress": asdict(progress)}),
+            lambda progress: say({"progress": progress.to_dict()}),
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:

@@ -11,7 +11,12 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.goal import Goal
-from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
+from wattstep.schema.run_documents import (
+    AskedLength,
+    CalibrationFile,
+    CooldownFacts,
+    PlannedFacts,
+)
 from wattstep.schema.settings import (
     EXCLUDABLE,
     option_of,
@@ -54,6 +59,7 @@ class TrainingSettings:
         calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.
+        planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
 
@@ -198,6 +204,7 @@ class TrainingSettings:
     foreground: float | None = setting(None, option="foreground-seconds")
     nice: int = setting(0, "With --foreground: nice value of the training.", "N")
     canary: bool = False
+    planned: PlannedFacts | None = None
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from wattstep.report.html.shared import reasons_once, told_once, with_ranges
+from wattstep.report.html.shared import reasons_once, told_once
+from wattstep.report.ranges import with_ranges
 from wattstep.report.tables import Table
 from wattstep.report.wording import Caution
 

@@ -289,7 +289,12 @@ def _line(error: BaseException) -> str:
 
 
 def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
-    with _threads_kept(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with (
+        _threads_kept(),
+        torch.random.fork_rng(devices=[]),
+        warnings.catch_warnings(),
+        _young(fake),
+    ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
         mode: AbstractContextManager[Any] = (
@@ -307,8 +312,7 @@ def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: 
                     for update in trainer.updates
                 ]
         graph = taking.graph(preparation.batch_size, trainer.model)
-    del trainer, taking, losses
-    gc.collect()  # the next capture is to see tensors of its own alone
+        del trainer, taking, losses
     return graph
 
 
@@ -323,6 +327,24 @@ class _Marks:
             with self._taking.paused():
                 self._optimizer.step()
         self._taking.phase(name)
+
+
+@contextmanager
+def _young(fake: bool) -> Iterator[None]:
+    """What is made within is gone in the end, so that the next capture sees tensors of its own alone.
+
+    Without values nothing is collected meanwhile: what is made stays young, and only that is
+    looked through in the end, not all that the process has.
+    """
+    collects = gc.isenabled()
+    if fake:
+        gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0 if fake else 2)
+        if collects:
+            gc.enable()
 
 
 @contextmanager

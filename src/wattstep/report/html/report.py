@@ -31,6 +31,7 @@ from wattstep.report.html.page import (
 )
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
+from wattstep.report.html.parted import parted
 from wattstep.report.html.run import rankings, run_section
 from wattstep.report.html.shared import reasons_of, reasons_once, told_once, without_notes
 from wattstep.report.located import located
@@ -293,4 +294,5 @@ def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dic
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)
         if related(reports)
         else [],
+        "parted": parted(reports),
     }

@@ -8,13 +8,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from wattstep.report.ranges import with_ranges, without_numbers
 from wattstep.report.tables import Table
 
 Variables = Mapping[str, Any]  # of the template `run.html`, for a run
 _Lists = Sequence[Sequence[Any]]
 
 _MOST_NAMED: Final = 2  # runs of those that a sentence is about; of more, their number
-_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 _POINTING_BACK: Final = frozenset(("It", "That", "This", "These", "They", "Those", "There", "So"))
 _UNKNOWN: Final = "Cannot be determined: "
@@ -226,7 +226,7 @@ def _advised(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
         for run, piece in pairs:
             concerned = {key: run[key] for key in ("id", "title")}
             entry = {**concerned, **{key: piece[key] for key in ("gain", "how")}}
-            reasons.setdefault(_NUMBER.sub("#", piece["why"]), []).append((piece["why"], entry))
+            reasons.setdefault(without_numbers(piece["why"]), []).append((piece["why"], entry))
         hows = {piece["how"] for _, piece in pairs}
         how = hows.pop() if len(hows) == 1 else ""
         told = [
@@ -238,18 +238,6 @@ def _advised(runs: Sequence[dict[str, Any]], shared: dict[str, Any]) -> None:
         if run.get("explained"):
             left = [each for each in run["explained"]["advice"] if each["do"] not in several]
             run["explained"] = {**run["explained"], "advice": left}
-
-
-def with_ranges(texts: Sequence[str]) -> str:
-    """Texts that differ in numbers alone as one: "1.5 to 1.7 of 2 cores"."""
-    columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
-    ranges = iter([_range(column) for column in columns])
-    return _NUMBER.sub(lambda _: next(ranges), texts[0])
-
-
-def _range(numbers: Sequence[str]) -> str:
-    least, *_, most = sorted([*numbers, numbers[0]], key=lambda text: float(text.replace(",", "")))
-    return least if least == most else f"{least} to {most}"
 
 
 def _meanings(runs: Sequence[Variables]) -> list[tuple[str, str]]:

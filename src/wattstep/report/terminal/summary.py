@@ -18,7 +18,7 @@ from wattstep.report.divisions import Part, divisions, named_layers, spoken_laye
 from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
-from wattstep.report.terminal.run import STYLES
+from wattstep.report.terminal.run import STYLES, planned_table
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
@@ -59,7 +59,7 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _governed, _bars, _rails, _costliest):
+    for part in (_head, _figures, _planned, _governed, _bars, _rails, _costliest):
         made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
         if made is not None:
             console.print(Padding(made, (0, 0, 1, 0)), width=width)
@@ -153,6 +153,10 @@ def _governed(report: RunReport, console: Console) -> Group | None:
     """What a governor of the clocks decided."""
     lines = [Text(text) for text in governor_sentences(report)]
     return Group(*lines) if lines else None
+
+
+def _planned(report: RunReport, console: Console) -> Grid | None:
+    return planned_table(report)
 
 
 def _bars(report: RunReport, console: Console) -> Grid | None:

@@ -158,7 +158,7 @@ class Governor:
         self._waiting_since = 0
         # The first block settles, too: the samples of what came before it are no training's.
         self._look_began_ns = self._changed_ns = self._now()
-        self._recorder.pause_tracing()
+        self._recorder.steps.pause_tracing()
         self._looks.append({"first_step": self._recorder.index, "last_step": None})
         self._write()
         self._plan: Plan = plan(self._allowed, self._offered, (self._times, self._power.status))
@@ -205,7 +205,7 @@ class Governor:
         look["last_step"] = self._recorder.index - 1
         look.update(facts_of(decision, self._clocks, self._set_to))
         self._write()
-        self._recorder.resume_tracing()
+        self._recorder.steps.resume_tracing()
         now = self._now()
         self._look_again_ns = now + round(AGAIN * (now - self._look_began_ns))
         self._usual: tuple[float, float] | None = None
@@ -276,7 +276,7 @@ class Governor:
         if self.looking:
             self.looking = False
             look["last_step"], look["reason"] = index - 1, reason
-            self._recorder.resume_tracing()
+            self._recorder.steps.resume_tracing()
         self._recorder.note(f"the governor gave up at step {index}: {reason}")
         self._write()
 

@@ -32,16 +32,16 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
     reason = None if failed is None else f"{failed.failed} (stage: {failed.name})"
     parts = breakdown(life)
     allocator = instruments_on(str(life.about.get("engine", ""))).device_allocator
-    names = {"workload": settings.workload, "title": settings.workload}
-    names_found = {**names, **{key: life.about[key] for key in names if key in life.about}}
+    about = life.about.copy()
     return Footprint(
-        **names_found,
+        workload=about.pop("workload", settings.workload),
+        title=about.pop("title", settings.workload),
         batch_size=settings.batch_size,
         accumulate=settings.accumulate,
         precision=settings.precision,
         processor=kind_of(settings.processor),
         gpu=None if life.device is None else life.device.name,
-        about={key: fact for key, fact in life.about.items() if key not in names},
+        about=about,
         memory_limit=limit,
         outcome="measured" if failed is None else "out of memory",
         reason=reason,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
@@ -17,8 +17,10 @@ from wattstep.record.sensors.machine import describe
 from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.engine import Trainer
+from wattstep.schema.footprint import TrainingFacts
 from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.processes import ChildNews
+from wattstep.schema.run_documents import DataDocument
 from wattstep.schema.settings import setting
 from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts
@@ -33,7 +35,14 @@ STAGES: Final = (
 )  # fmt: skip
 STEADY_STEPS = 3
 
-Say = Callable[[ChildNews], None]
+
+class LifeNews(ChildNews, total=False):
+    """News of a child whose memory is measured; `life` is a document of `Life`."""
+
+    life: Mapping[str, Any]
+
+
+Say = Callable[[LifeNews], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +132,7 @@ class Life:
     """Result of `measure`.
 
     Attributes:
-        about: Facts of the training: workload, title, engine, threads, model, data, device.
+        about: Facts of the training.
         stages: Those that were begun, in order.
         step: The memory of a step by category, or None where it came not so far.
         peak: Highest resident memory of steady steps, in bytes.
@@ -133,7 +142,7 @@ class Life:
         checkpoint: Bytes of the file with model and optimizers.
     """
 
-    about: Mapping[str, Any]
+    about: TrainingFacts
     stages: tuple[Stage, ...]
     step: StepFootprint | None = None
     peak: int | None = None
@@ -337,12 +346,12 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return max((size for size in (one, other) if size is not None), default=None)
 
 
-def _about(facts: WorkloadFacts, trainer: Trainer) -> dict[str, Any]:
+def _about(facts: WorkloadFacts, trainer: Trainer) -> TrainingFacts:
     return {
         "workload": facts.name,
         "title": facts.title,
         "engine": trainer.engine.version(),
         "threads": trainer.threads,
         "model": trainer.model_facts(),
-        "data": asdict(trainer.data),
+        "data": cast(DataDocument, asdict(trainer.data)),
     }

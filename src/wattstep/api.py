@@ -371,7 +371,9 @@ def plan_training(
     check_device(where, engine=engine, precision=precision)
     for name, number in (("samples", samples), ("batch", update)):
         if number is not None and number < 1:
-            raise InvalidValueError(f"--{name} {number}: it must be at least 1", id="out-of-range")
+            raise InvalidValueError(
+                f"--{name} {number}: it must be at least 1", id="out-of-range"
+            )
     if update is None:
         own = of.optimizer
         update = min((own and own.at_batch) or PLANNED_UPDATE, samples)

@@ -177,7 +177,9 @@ class Estimator:
         """The captured step; a refusal is not asked for twice."""
         if key not in self._captured:
             try:
-                self._captured[key] = self._capture(key.prepared(self._preparation), key.precision)
+                self._captured[key] = self._capture(
+                    key.prepared(self._preparation), key.precision
+                )
             except WattstepError as error:  # a part that is not installed, too
                 self._captured[key] = error
         family = self._captured[key]
@@ -273,9 +275,7 @@ def session_figures(
     figures["temperature"] = (
         missing("°C", warm)
         if isinstance(warm, Missing)
-        else _figure(
-            warm, "°C", step_time, "one thermal resistance and capacity, from the idle device on"
-        )
+        else _figure(warm, "°C", step_time, "one thermal resistance and capacity, from the idle device on")
     )
     return figures
 

@@ -181,7 +181,8 @@ class Plan:
         near = [
             each
             for each in self.estimates
-            if self._cost(each, self.least) <= most and self.rank(each)[:3] == self.rank(best)[:3]
+            if self._cost(each, self.least) <= most
+            and self.rank(each)[:3] == self.rank(best)[:3]
         ]
         others = [name for name in LEAST if name != self.least]
         return min(near, key=lambda each: [self._cost(each, name) for name in others])
@@ -250,9 +251,7 @@ class Plan:
             return f"keeps the limits with {beside}, but trains differently, which the budget does not need"
         if not more:
             beside = f", with {', '.join(less)}" if less else ""
-            return (
-                f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
-            )
+            return f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
         though = f", though {', '.join(less)}" if less else ""
         return f"keeps the limits, but takes {', '.join(more)}{though}"
 
@@ -363,12 +362,8 @@ class Plan:
                 f"{best.configuration.samples_per_update}: all else of the mathematics stays"
             )
         start = start_of(device, best.prediction.engine)
-        left_out = (
-            [] if start else ["starting the framework, which the device's file does not know"]
-        )
-        lines.append(
-            f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}"
-        )
+        left_out = [] if start else ["starting the framework, which the device's file does not know"]
+        lines.append(f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}")
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")
         if best.configuration.offload:

@@ -263,4 +263,6 @@ def _value(part: str, name: str, text: str, base: Configuration) -> Any:
         if text.isdecimal() and int(text) > 0:
             return int(text)
         wanted = "a whole number from 1 on"
-    raise InvalidValueError(f"--why-not {part!r}: {name} is {wanted}", id="malformed-configuration")
+    raise InvalidValueError(
+        f"--why-not {part!r}: {name} is {wanted}", id="malformed-configuration"
+    )

@@ -87,9 +87,7 @@ def answer(plan: Plan) -> str:
 def same_training(plan: Plan) -> str:
     """What was searched of what changes the mathematics."""
     if plan.question.allow:
-        return (
-            f"Searched with what trains differently, too: {', '.join(sorted(plan.question.allow))}."
-        )
+        return f"Searched with what trains differently, too: {', '.join(sorted(plan.question.allow))}."
     return f"Searched is what trains the same: {plan.question.update:,} samples an update."
 
 

@@ -323,7 +323,7 @@ class _Loop:
         while self._governor.looking and self._recorder.problem is None:
             self._step("governing", 0.0)
         self._warmed = self._clock()  # what was asked for begins now
-        index = self._recorder.index
+        index = self._recorder.steps.index
         self._eta = LiveForecast(self._recorder.path, replace(self._recorder.info, warmup=index))
 
     def _finish(self) -> None:

@@ -159,7 +159,7 @@ class Governor:
         # The first block settles, too: the samples of what came before it are no training's.
         self._look_began_ns = self._changed_ns = self._now()
         self._recorder.steps.pause_tracing()
-        self._looks.append({"first_step": self._recorder.index, "last_step": None})
+        self._looks.append({"first_step": self._recorder.steps.index, "last_step": None})
         self._write()
         self._plan: Plan = plan(self._allowed, self._offered, (self._times, self._power.status))
         self._ask(None, first=True)
@@ -202,7 +202,7 @@ class Governor:
         self._set(decision.share)
         self.looking = False
         look = self._looks[-1]
-        look["last_step"] = self._recorder.index - 1
+        look["last_step"] = self._recorder.steps.index - 1
         look.update(facts_of(decision, self._clocks, self._set_to))
         self._write()
         self._recorder.steps.resume_tracing()
@@ -271,7 +271,7 @@ class Governor:
     def _give_up(self, reason: str) -> None:
         """Nothing is governed from here on; what was set is put back when the training ends."""
         self._given_up = True
-        index, look = self._recorder.index, self._looks[-1]
+        index, look = self._recorder.steps.index, self._looks[-1]
         look["given_up"] = index
         if self.looking:
             self.looking = False
@@ -302,7 +302,7 @@ class Governor:
     def close(self) -> None:
         """Writes the caps that were set since the last decision, and that a look was not over."""
         if self.looking:
-            self._looks[-1]["last_step"] = self._recorder.index - 1
+            self._looks[-1]["last_step"] = self._recorder.steps.index - 1
             self._looks[-1]["reason"] = "the training ended before the governor had decided"
         self._write()
 

@@ -42,7 +42,7 @@ from wattstep.schema.settings import option_of
     "checkpointing", "train_last", "lora", "optimizer", "offload",
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
-    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
+    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
     "ambient", "fan", "cooldown", "canary", "plan", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(

@@ -180,6 +180,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "gpu": _machine_field("the GPU", _REFUSE, _gpu, facet="device"),
         "memory": _machine_field("the memory built in", _REFUSE, _memory, facet="device"),
         "clocks": _machine_field("the clock mode", _REFUSE, clocks, facet="clocks"),
+        "governor": _field("what governs the clocks", _REFUSE, _option("governor"), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, _engine, facet="engine"),
         "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),

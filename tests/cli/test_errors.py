@@ -120,7 +120,7 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
         (["doctor", "--interval", "0.1ms"], "interval-too-fine", ["1ms"]),
         (["report", "nowhere"], "no-such-run", ["nowhere"]),
         (["runs", "show", "nowhere"], "no-such-run", ["nowhere"]),
-        (["runs", "show"], "needs-a-run", ["wattstep runs"]),
+        (["runs", "show"], "no-run-yet", ["wattstep runs show RUN"]),
         (["runs", "delete"], "needs-a-run", ["wattstep runs"]),
         (["profile"], "no-script-given", ["SCRIPT"]),
         (["profile", "nowhere.py"], "no-such-script", ["nowhere.py"]),

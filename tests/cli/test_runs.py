@@ -1,4 +1,4 @@
-"""`wattstep runs show` says of everything in a run's folder what it is."""
+"""`wattstep runs`: a list in which nothing is broken, and a run as `wattstep show` shows it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,29 @@ def test_what_is_no_plain_file_is_named_with_its_reason(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path
-    (path / "memory.parquet").unlink(missing_ok=True)
-    (path / "memory.parquet").symlink_to(tmp_path / "elsewhere")
+    (path / "link").symlink_to(tmp_path / "elsewhere")
     (path / "notes").mkdir()
     os.mkfifo(path / "pipe")
     text = shown(capfd, monkeypatch, str(path)).splitlines()
-    assert "memory.parquet         not looked into: it is a link" in text
+    assert text[-3:] == [
+        "not looked into: link: it is a link",
+        "not looked into: notes: it is a folder",
+        "not looked into: pipe: it is no plain file",
+    ]
     document = json.loads(shown(capfd, monkeypatch, str(path), "--json"))
     assert document["left_out"] == {
-        "memory.parquet": "it is a link", "notes": "it is a folder", "pipe": "it is no plain file"
+        "link": "it is a link", "notes": "it is a folder", "pipe": "it is no plain file"
     }  # fmt: skip
     assert document["files"]["steps.parquet"] == (path / "steps.parquet").stat().st_size
     assert not set(document["left_out"]) & set(document["files"])
+
+
+def test_a_run_is_shown_as_by_show_and_of_none_the_newest(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path
+    expected = wattstep("show", "runs/r", cwd=tmp_path).stdout
+    assert "Energy per step" in expected
+    for given in ([str(run.relative_to(tmp_path))], []):
+        assert wattstep("runs", "show", *given, cwd=tmp_path).stdout == expected
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

@@ -27,15 +27,23 @@ HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
 
 def runs(
     action: Annotated[
-        str, typer.Argument(metavar="[list|show]", help="list, or show one run.")
+        str,
+        typer.Argument(
+            metavar="[list|show]",
+            help="list; or show, as wattstep show does (--json: the run's files and its run.json).",
+        ),
     ] = "list",
     path: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(metavar="[PATH]", help="Folder of runs to list, or the run to show."),
+        typer.Argument(
+            metavar="[PATH]",
+            help="Folder of runs to list, or the run to show. [default: runs, or its newest run]",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List recorded runs, or show what is in one before it is shared."""
+    """List recorded runs, or show one of them."""
+    from wattstep.cli.folders import asked
     from wattstep.errors import InvalidValueError
 
     if action == "list" and path is not None and not path.is_dir():
@@ -45,11 +53,12 @@ def runs(
         )
     if action == "list":
         _list(path or Path("runs"), json)
-    elif action == "show" and path is not None:
-        _show(path, json)
+    elif action == "show":
+        _show(path or asked(None, "runs show")[0], json)
     else:
         raise InvalidValueError(
-            "wattstep runs list [FOLDER], or wattstep runs show RUN", id="needs-a-run"
+            f"{action} is neither list nor show: wattstep runs list FOLDER, or wattstep runs show RUN",
+            id="needs-a-run",
         )
 
 
@@ -112,7 +121,7 @@ def _headlines(path: Path) -> Figures:
 def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
-    from wattstep.report.terminal.folding import has_room
+    from wattstep.report.terminal.folding import print_table
     from wattstep.report.values import show
 
     cells = []
@@ -126,14 +135,7 @@ def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
         size = "" if facts is None or facts.batch_size is None else f"batch {facts.batch_size}"
         date = plain(_created(row))[:16].replace("T", " ")
         cells.append((date, plain(what), size, *shown, plain(row.run)))
-    console = screen()
-    grid = _table(cells)
-    if has_room(grid, console):
-        console.print(grid)
-        return
-    for *others, run in cells:  # where a run lies never breaks: it has a line of its own
-        console.print(Text("  ".join(cell for cell in others if cell), style="bold"))
-        console.print(Text(f"  {run}"), soft_wrap=True)
+    print_table(_table(cells), screen())
 
 
 def _created(row: ListedRun) -> str:
@@ -144,35 +146,30 @@ def _table(rows: Sequence[Sequence[str]]) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("date", "workload", "", "step time", "energy a step", "run"):
         numeric = heading in ("", "step time", "energy a step")
-        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        whole = heading in ("date", "run")  # where a run lies is never broken
+        grid.add_column(heading, justify="right" if numeric else "left", no_wrap=whole)
     for row in rows:
         grid.add_row(*map(Text, row))
     return grid
 
 
 def _show(path: Path, as_json: bool) -> None:
+    """The screen of a run, and what lies in its folder without belonging to it; or its files as JSON."""
+    from wattstep.cli.showing import show_runs
     from wattstep.run import load
 
-    run = load(path)
+    run_json = load(path).info.to_dict()
     entries = {entry: _left_out(entry) for entry in sorted(path.iterdir())}
-    files = {entry.name: entry.stat().st_size for entry, why in entries.items() if why is None}
     left_out = {entry.name: why for entry, why in entries.items() if why is not None}
-    document = {
-        "run": str(path), "files": files, "left_out": left_out, "run.json": run.info.to_dict()
-    }  # fmt: skip
-    if as_json:
-        from wattstep.report.json_document import dump
-
-        dump(document, sys.stdout)
+    if not as_json:
+        show_runs([path], as_json=False)
+        for name, why in left_out.items():
+            print(f"not looked into: {plain(name)}: {why}")
         return
-    for name, size in files.items():
-        print(f"{plain(name):22} {size:>12,} bytes")
-    for name, why in left_out.items():
-        print(f"{plain(name):22} not looked into: {why}")
-    import json as json_module
+    from wattstep.report.json_document import dump
 
-    text = json_module.dumps(document["run.json"], indent=1, ensure_ascii=False)
-    print("\n".join(plain(line) for line in text.split("\n")))
+    files = {entry.name: entry.stat().st_size for entry, why in entries.items() if why is None}
+    dump({"run": str(path), "files": files, "left_out": left_out, "run.json": run_json}, sys.stdout)
 
 
 def _left_out(entry: Path) -> str | None:

@@ -186,7 +186,7 @@ class History:
         spread = (highest - float(means.min())) / highest if highest > 0 else 0.0
         if spread <= self.criterion.frequency_range:
             return []
-        return [f"{name} ranges over {spread:.0%} of {highest / 1e6:.0f} MHz"]
+        return [f"{name} ranges over {100 * spread:.0f} % of {highest / 1e6:.0f} MHz"]
 
     def _moving_throughput(self, now_s: float) -> list[str]:
         window = self.criterion.window_s

@@ -468,6 +468,8 @@ class _Loop:
     def _whole(self, stage: str, done: float = 0.0) -> tuple[float, float]:
         """Share of the whole run that is done, and about how many s what follows the measured steps takes yet."""
         following = self._following()
+        if stage == "governing":  # what is asked for has not begun
+            return 0.0, 0.0
         stages = list(following)
         at = stages.index(stage) if stage in following else 0
         left_s = sum(following[name] for name in stages[at:])
@@ -480,10 +482,10 @@ class _Loop:
 
     def _following(self) -> dict[str, float]:
         """About how many s each stage takes that follows the measured steps, in order."""
-        settings, recorder = self._settings, self._recorder
+        settings = self._settings
         step_s = (self._clock() - self._begun) * 1e-9 / max(self._clean, 1) if self._begun else 0.0
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
-        windows = max(wanted - recorder.windows, 0)
+        windows = max(wanted - self._steps.traced_steps, 0)
         tracing_s = windows * (LEAST_CLEAN * step_s + max(step_s, self._window_ns * 1e-9))
         took = self._clock() - self._begun
         room_s = max(self._until(took)[0] - self._clock(), 0.0) * 1e-9

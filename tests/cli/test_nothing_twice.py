@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.cli.repeated import repeated, sentences
 from tests.comparison.made import recorded
 from tests.matrix.answers import Caller
 
+from wattstep.cli.progress import TrainingProgress, Warned
 from wattstep.recorded.series import NO_SENSOR
 
 ABSENT = {
@@ -41,6 +43,8 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         "show runs/a",
         "show runs/a --full",
         "show runs/a runs/b",
+        "show runs",
+        "runs show runs/a",
         "show runs/a --steps 1000 --price 0.3",
         "explain runs/a",
         "explain runs/a --full",
@@ -62,6 +66,7 @@ def test_no_sentence_stands_twice_in_an_output(
     out = call(*command.split()).out
     assert repeated(out) == [], out
     assert " ".join(out.split()).count(NO_SENSOR) <= 1
+    assert len(re.findall("overlap", out)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -82,3 +87,18 @@ def test_a_reason_within_different_sentences_is_found() -> None:
     reason = "no sensor of power was found on this machine here"
     assert repeated(f"Energy is missing: {reason} of ours, power: {reason} too") == [reason]
     assert repeated("time by phase 3.41 ms measured " * 9) == []
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_warning_is_said_once_and_in_quiet_not_beside_a_result_that_has_it(
+    quiet: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warned = Warned(quiet=quiet)
+    for cores in (1.9, 2.0):  # of two trainings
+        with TrainingProgress("made", quiet=quiet, warned=warned) as progress:
+            progress.warn(f"other programs keep {cores} of 2 cores busy, and the training waits")
+            progress.warn("the disk is slow")
+    warned.say_others({"when training began, other programs kept 1.9 of 2 cores busy"})
+    err = capsys.readouterr().err
+    assert err.count("other programs") == (not quiet)
+    assert err.count("the disk is slow") == 1

@@ -32,8 +32,20 @@ def test_overlapping_intervals_leave_it_open() -> None:
     other = run("Other", figure(2.4e-3, "s", "measured", 2.2e-3, 2.6e-3))
     far = run("Far", figure(9e-3, "s", "measured", 8e-3, 10e-3))
     assert about("shortest step", one, other, far) == (
-        "Which has the shortest step cannot be said for sure: the interval of One, 2.00 ms "
-        "(1.50 to 2.50), overlaps with that of Other."
+        "Intervals overlap, and leave open which has the shortest step: One, 2.00 ms (1.50 to 2.50), "
+        "or Other."
+    )
+
+
+def test_what_several_overlaps_leave_open_is_one_sentence() -> None:
+    wide = figure(10.0, "samples/s", "measured", 5.0, 15.0)
+    one = run("One", figure(2e-3, "s", "measured", 1.5e-3, 2.5e-3), throughput=wide)
+    other = run("Other", figure(2.4e-3, "s", "measured", 2.2e-3, 2.6e-3), throughput=wide)
+    sentences = summary_of_all([report(one), report(other)])
+    assert " ".join(sentences).count("overlap") == 1
+    assert sentences[-2] == (
+        "Intervals overlap, and leave open which has the shortest step: One, 2.00 ms (1.50 to 2.50), "
+        "or Other; which trains most samples in a second: One, 10 samples/s (5 to 15), or Other."
     )
 
 
@@ -81,4 +93,4 @@ def test_what_only_one_run_has_is_no_question() -> None:
 def test_runs_of_different_networks_are_not_ranked() -> None:
     one, other = document(), document(workload="resnet50", title="ResNet-50")
     sentences = summary_of_all([report(one), report(other)])
-    assert sentences == ["These are 2 runs of different workloads."]
+    assert sentences == ["These are 2 runs of different workloads, which are not ranked."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
@@ -75,10 +76,10 @@ def predict(
     **given: Any,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
-    from wattstep import devices, engines, workloads
+    from wattstep import devices, engines
     from wattstep.cli.progress import stages_of
     from wattstep.predict import check_device, predictor_for
-    from wattstep.schema.workload import OptimizerSettings, Preparation
+    from wattstep.schema.workload import Preparation
     from wattstep.store import this_device
     from wattstep.train.strategies import MemoryStrategies
 
@@ -88,38 +89,19 @@ def predict(
     accumulate = given.pop("accumulate")
     strategies = MemoryStrategies(**given)
     strategies.check_strategies(compiled=False)
-    of: Specification | ModuleSource
-    own = ".py:" in what
     # What the user's file prints is no part of the prediction.
     with redirect_stdout(sys.stderr):
-        if own:
-            if image_size is not None:
-                raise InvalidValueError(
-                    "--image-size is of a workload; FILE.py:make takes --input",
-                    id="needless-option",
-                )
-            of = module_source(what, input_, classes, OptimizerSettings.parse(SGD))
-            name = title = of.name
-            tokens = None
-        else:
-            if input_ is not None:
-                raise InvalidValueError(
-                    "--input is of FILE.py:make; a workload takes --image-size",
-                    id="needless-option",
-                )
-            of = workloads.find(what)
-            name, title = of.facts.name, of.facts.title
-            tokens = of.facts.tokens_per_sample
+        training = training_of(what, input_, classes, image_size)
         preparation = Preparation(
             batch_size=max(sizes),
             accumulate=accumulate,
-            classes=None if own else classes,
+            classes=training.classes,
             image_size=image_size,
             **strategies.prepared,
         )
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
-            captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
+            captured = engines.find(engines.DEFAULT).capture(training.of, preparation, precision)
             predictor = predictor_for(
                 captured, device, engine=engine, precision=precision, mode=mode
             )
@@ -134,9 +116,9 @@ def predict(
 
         reports = [
             one.report(
-                workload=name,
-                title=title,
-                tokens_per_sample=tokens,
+                workload=training.name,
+                title=training.title,
+                tokens_per_sample=training.tokens_per_sample,
                 options=cast("TrainingOptions", strategies.strategies),
             ).to_dict()
             for one in predictions
@@ -155,11 +137,77 @@ def predict(
     ways = [f"accumulated {accumulate} times"] if accumulate != 1 else []
     ways += filter(None, words(strategies.strategies).values())
     print_predictions(
-        ", ".join([title, *ways]),
+        ", ".join([training.title, *ways]),
         predictor,
         predictions,
         screen(),
         largest=(largest["0.98"], largest["0.5"]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is to be predicted.
+
+    Attributes:
+        of: The workload, or the user's own module.
+        name: Of it.
+        title: In words.
+        classes: Of a workload, as its preparation takes them.
+        tokens_per_sample: Of a workload whose samples are sequences of tokens.
+    """
+
+    of: Specification | ModuleSource
+    name: str
+    title: str
+    classes: int | None = None
+    tokens_per_sample: int | None = None
+
+
+def training_of(
+    what: str,
+    input_: str | None,
+    classes: int | None,
+    image_size: int | None,
+    optimizer: str | None = None,
+) -> Training:
+    """What a command is to predict: a workload of the suite, or a function of the user's file.
+
+    Args:
+        what: Name of a workload, or "FILE.py:make".
+        input_: With --input, or None.
+        classes: With --classes, or None.
+        image_size: With --image-size, or None.
+        optimizer: With --optimizer, or None.
+
+    Raises:
+        InvalidValueError: There is no such thing, or an option is of the other kind.
+    """
+    from wattstep import workloads
+    from wattstep.schema.workload import OptimizerSettings
+
+    if ".py:" in what:
+        if image_size is not None:
+            raise InvalidValueError(
+                "--image-size is of a workload; FILE.py:make takes --input", id="needless-option"
+            )
+        source = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
+        return Training(of=source, name=source.name, title=source.name)
+    if input_ is not None:
+        raise InvalidValueError(
+            "--input is of FILE.py:make; a workload takes --image-size", id="needless-option"
+        )
+    if optimizer is not None:
+        raise InvalidValueError(
+            "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
+        )
+    of = workloads.find(what)
+    return Training(
+        of=of,
+        name=of.facts.name,
+        title=of.facts.title,
+        classes=classes,
+        tokens_per_sample=of.facts.tokens_per_sample,
     )
 
 

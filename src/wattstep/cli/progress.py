@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from rich.text import Text
 
 from wattstep.cli.saying import say
 from wattstep.report.sweep_table import spell_duration
+from wattstep.train.environment.crowding import as_note
 from wattstep.train.loop import Progress as Stage
 
 if TYPE_CHECKING:
@@ -37,15 +38,49 @@ LINE_EVERY_S = 5.0
 SCRIPT_LINE_EVERY_S = 10.0  # beside a script, which prints lines of its own
 
 
+class Warned:
+    """Warnings of one command: each once, whatever its numbers are.
+
+    Args:
+        quiet: Hold them back until the result is there, which may say the same.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._kinds: set[str] = set()
+        self._quiet = quiet
+        self._held: list[str] = []
+
+    def to_show(self, text: str) -> bool:
+        """True if a warning is to be shown now: no such one was, and the command is not quiet."""
+        kind = re.sub(r"\d[\d.,]*", "N", text)
+        if kind in self._kinds:
+            return False
+        self._kinds.add(kind)
+        if self._quiet:
+            self._held.append(text)
+        return not self._quiet
+
+    def say_others(self, notes: Collection[str]) -> None:
+        """Prints those held back that the result does not say.
+
+        Args:
+            notes: What it says.
+        """
+        for text in self._held:
+            if text not in notes and as_note(text) not in notes:
+                say(f"wattstep: warning: {text}")
+        self._held.clear()
+
+
 class TrainingProgress:
     """Shows how far one training is.
 
     Args:
         title: Title of the workload.
-        quiet: Show warnings only.
+        quiet: Show nothing.
         run: Folder of the run, where it is written on this machine.
         live: Show a screen instead, where standard error is a terminal.
-        warned: Warnings of the trainings before, but for their numbers: none is shown twice.
+        warned: Warnings of the trainings before.
     """
 
     def __init__(
@@ -55,9 +90,9 @@ class TrainingProgress:
         quiet: bool,
         run: Path | None = None,
         live: bool = False,
-        warned: set[str] | None = None,
+        warned: Warned | None = None,
     ) -> None:
-        self._warned = set() if warned is None else warned
+        self._warned = warned or Warned()
         self._title = title
         self._quiet = quiet
         self._console = Console(stderr=True)
@@ -117,8 +152,8 @@ class TrainingProgress:
             say(f"{self._title}: {detail} ({stage.share:.0%})")
 
     def warn(self, text: str) -> None:
-        """Shows a warning, quiet or not; once a command."""
-        if not is_new(text, self._warned):
+        """Shows a warning; once a command."""
+        if not self._warned.to_show(text):
             return
         if self._view is not None:
             self._view.say(f"wattstep: warning: {text}")
@@ -129,14 +164,6 @@ class TrainingProgress:
         """Prints a sentence, folded between words in a terminal and as one line elsewhere."""
         folded = self._console.is_terminal
         self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=not folded)
-
-
-def is_new(text: str, warned: set[str]) -> bool:
-    """True if no such warning was shown, whatever its numbers are; from then on it was."""
-    kind = re.sub(r"\d[\d.,]*", "N", text)
-    known = kind in warned
-    warned.add(kind)
-    return not known
 
 
 def _view(run: Path | None, console: Console) -> Beside | None:

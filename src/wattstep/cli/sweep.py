@@ -249,7 +249,7 @@ def run_sweep(plan: SweepPlan, out: Path, *, as_json: bool, quiet: bool) -> None
     from wattstep.train.child.local_machine import this_machine
 
     with SweepProgress(quiet=quiet) as progress:
-        _sweep(plan, out, this_machine(), as_json, progress, sweep_here)
+        _sweep(plan, out, this_machine(plan.settings.processor), as_json, progress, sweep_here)
 
 
 def run_on_cluster(
@@ -322,14 +322,14 @@ def _sweep(
         refusal = error
     finally:
         folder.close()
-        show_sweep(out, as_json, progress.warns, refusal)
+        progress.warned.say_others(show_sweep(out, as_json, progress.warns, refusal))
     if refusal is not None:
         refuse(refusal)
 
 
 def show_sweep(
     out: Path, as_json: bool, warn: Callable[[str], None], refusal: WattstepError | None = None
-) -> None:
+) -> set[str]:
     """Writes the report of a sweep into its folder, and prints what fits.
 
     Args:
@@ -337,17 +337,21 @@ def show_sweep(
         as_json: As one JSON document.
         warn: Hears what is wrong with the report.
         refusal: What ended the sweep, for its JSON document.
+
+    Returns:
+        Notes of its trainings, which it shows.
     """
     from wattstep.sweep.folder import load_sweep
 
     result = load_sweep(out, warn=lambda text: None)  # it was said when the folder was opened
     report = _write_report(result, out, warn)
+    notes = {note for outcome in result.outcomes for note in outcome.evidence.notes}
     if as_json:
         from wattstep.report.json_document import dump
 
         document = {**result.to_dict(), "report": None if report is None else str(report)}
         dump({**document, **(refusal.document() if refusal else {})}, sys.stdout)
-        return
+        return notes
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.sweep import print_sweep
 
@@ -360,6 +364,7 @@ def show_sweep(
             highlight=False,
             soft_wrap=True,
         )
+    return notes
 
 
 def _write_report(result: SweepReport, out: Path, warn: Callable[[str], None]) -> Path | None:

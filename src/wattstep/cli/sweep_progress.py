@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.cli.progress import LINE_EVERY_S, is_new
+from wattstep.cli.progress import LINE_EVERY_S, Warned
 from wattstep.report.sweep_table import spell_duration
 from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.train.loop import Progress as Stage
@@ -21,12 +21,12 @@ class _OutcomeLines:
     """Outcomes and warnings as lines, beside something that is drawn in a terminal.
 
     Args:
-        quiet: Show warnings only.
+        quiet: Show nothing.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._warned: set[str] = set()
+        self.warned = Warned(quiet=quiet)
         self._console = Console(stderr=True)
         self._draws = not quiet and self._console.is_terminal
         self._left = ""  # how long the rest will take
@@ -39,7 +39,7 @@ class _OutcomeLines:
 
     def warns(self, text: str) -> None:
         """As `SweepListener.warns`; no warning twice, though its numbers differ."""
-        if not is_new(text, self._warned):
+        if not self.warned.to_show(text):
             return
         self._console.print(
             f"wattstep: warning: {text}", style="yellow", markup=False, soft_wrap=True

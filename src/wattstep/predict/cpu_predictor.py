@@ -48,8 +48,17 @@ class CpuPredictor(BatchSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self._device, self._engine = device, engine
         self.fitted = cpu_values(self.device, engine, precision)
         self._replayed: dict[int, Growth] = {}
+
+    def in_mode(self, mode: str | None) -> CpuPredictor:
+        """As `Predictor.in_mode`."""
+        other = CpuPredictor(
+            self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
+        )
+        other._replayed = self._replayed
+        return other
 
     def at(self, batch_size: int) -> Prediction:
         """The prediction for a batch size.

@@ -55,8 +55,21 @@ class Predictor(BatchSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self._device, self._engine = device, engine
         self.fitted = fitted_values(self.device, engine, precision)
         self._replayed: dict[int, Reserved] = {}
+
+    def in_mode(self, mode: str | None) -> Predictor:
+        """The same in another power mode of the device, of which memory knows nothing: it is replayed once.
+
+        Raises:
+            InvalidValueError: It has no such mode.
+        """
+        other = Predictor(
+            self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
+        )
+        other._replayed = self._replayed
+        return other
 
     @cached_property
     def _products(self) -> bool:

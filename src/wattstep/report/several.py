@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from wattstep.report import machines, wording
 from wattstep.report.values import Shown, brief, plain
 from wattstep.schema.metrics import METRICS, Metric
 from wattstep.schema.run_report import RunReport
 
+OPEN: Final = "Intervals overlap, and leave open "
 _MOST_NAMED = 4
 
 
 def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> list[str]:
     """The answer to each question that the runs' figures can be asked, and what mars it.
 
-    Runs of different networks are not ranked. Intervals that overlap are said to: then nobody knows which run is the better one. Single
-    runs differ by more than their steps do; `wattstep compare` knows of that.
+    Runs of different networks are not ranked. What overlapping intervals leave open stands in one
+    sentence. Single runs differ by more than their steps do; `wattstep compare` knows of that.
 
     Args:
         reports: At least two.
@@ -25,9 +27,13 @@ def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> lis
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
     differing = _differing(reports)
+    if not related(reports):
+        return [f"These are {len(reports)} runs{differing}, which are not ranked."]
     sentences = [f"These are {len(reports)} runs{differing}."] if differing else []
-    if not answers or not related(reports):
+    if not answers:
         return sentences
+    left_open: list[str] = []
+    notes: dict[str, None] = {}
     for metric, question in METRICS.items():
         if not question.best:
             continue
@@ -36,7 +42,14 @@ def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> lis
         # Of what one run alone has nobody asks; of what none has, each figure says why.
         numbers = sum(each.number is not None for _, each in known)
         if numbers and len(known) > (1 if question.computed else 0):
-            sentences.append(_answer(question, known, len(reports)))
+            answer, *beside = _answer(question, known, len(reports))
+            if answer.startswith(OPEN):
+                left_open.append(answer.removeprefix(OPEN))
+                notes |= dict.fromkeys(beside)
+            else:
+                sentences.append(" ".join([answer, *beside]))
+    if left_open:
+        sentences.append(" ".join([f"{OPEN}{'; '.join(left_open)}.", *notes]))
     sentences.append(
         "Each is one run: how much runs of one kind differ among themselves is not in these "
         "intervals; wattstep compare asks that."
@@ -63,23 +76,22 @@ def _differing(reports: Sequence[RunReport]) -> str:
     return f" of different {' and '.join(many)}" if many else ""
 
 
-def _answer(question: Metric, known: Sequence[tuple[str, Shown]], count: int) -> str:
+def _answer(question: Metric, known: Sequence[tuple[str, Shown]], count: int) -> list[str]:
+    """The answer, a sentence or what `OPEN` is to be completed by; then sentences on its figures."""
     there = [(name, shown) for name, shown in known if shown.number is not None]
-    lacking = count - len(there)
-    left_out = f" Of {lacking} of the {count} it is not known." if lacking else ""
     if len(there) == 1:
-        return f"Which {question.asked} cannot be said: it is known of {there[0][0]} only."
+        return [f"Which {question.asked} cannot be said: it is known of {there[0][0]} only."]
+    lacking = count - len(there)
+    left_out = [f"Of {lacking} of the {count} it is not known."] if lacking else []
     name, best = sorted(there, key=lambda each: _rank(question, each[1]))[0]
     rivals = [other for other, shown in there if shown is not best and _overlap(best, shown)]
     if not rivals:
-        mixed = _mixed(there)
-        return f"{question.best.format(name, wording.in_words(best))}.{mixed}{left_out}"
+        answer = f"{question.best.format(name, wording.in_words(best))}."
+        return [answer, *_mixed(there), *left_out]
     if best.low is None and all(shown.number == best.number for _, shown in there):
-        return f"Which {question.asked} cannot be said: all have {best.value}.{left_out}"
-    return (
-        f"Which {question.asked} cannot be said for sure: the interval of {name}, "
-        f"{wording.in_words(best)}, overlaps with that of {_listed(rivals)}.{_mixed(there)}{left_out}"
-    )
+        return [f"Which {question.asked} cannot be said: all have {best.value}.", *left_out]
+    between = f"{name}, {wording.in_words(best)}, or {_listed(rivals)}"
+    return [f"{OPEN}which {question.asked}: {between}", *_mixed(there), *left_out]
 
 
 def _rank(question: Metric, shown: Shown) -> float:
@@ -101,10 +113,10 @@ def _ends(shown: Shown) -> tuple[float, float]:
     )
 
 
-def _mixed(there: Sequence[tuple[str, Shown]]) -> str:
+def _mixed(there: Sequence[tuple[str, Shown]]) -> list[str]:
     """That figures of different kinds stand against each other."""
     kinds = list(dict.fromkeys(shown.status for _, shown in there))
-    return f" Some of these figures are {', others '.join(kinds)}." if len(kinds) > 1 else ""
+    return [f"Some of these figures are {', others '.join(kinds)}."] if len(kinds) > 1 else []
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from wattstep.report.machines import UNKNOWN
+from wattstep.report.ranges import with_ranges, without_numbers
 from wattstep.report.values import Shown, brief, plain, quantity, show
 from wattstep.schema.ceilings import spoken_threads
+from wattstep.schema.configuration import NOT_TOLD
 from wattstep.schema.outcome import Outcome
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import SweepReport
@@ -17,6 +20,7 @@ from wattstep.schema.sweep_report import SweepReport
 Family = tuple[str, int | None, str, str | None, str]
 
 TRAINED: Final = "trained"
+OUT_OF_MEMORY: Final = "out of memory"
 BOARD: Final = "Jetson TX2 with 8 GB"
 _RUN_AGAIN: Final = ("", "interrupted", "unrecorded")
 # Beginnings of notes that say nothing of memory at its peak or the time of a step.
@@ -104,20 +108,35 @@ def fit_table(sweep: SweepReport) -> FitTable:
     return FitTable(batches=batches, rows=rows, source=source)
 
 
-def unfit(sweep: SweepReport) -> list[tuple[str, str, list[str]]]:
-    """Outcomes that need words: which, in which way they ended and why, and evidence or notes.
+def unfit(sweep: SweepReport, *, full: bool = True) -> list[tuple[str, str, list[str]]]:
+    """Outcomes that need words: which, why or in which way they ended, and evidence or notes.
 
-    Those of which the same is to be said stand together.
+    Those of which the same is to be said stand together, also where numbers of their notes differ.
+
+    Args:
+        sweep: Its result.
+        full: False leaves out the evidence of memory that ran out, which the reason sums up.
     """
-    named: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    alike: dict[tuple[str, ...], list[tuple[str, tuple[str, ...]]]] = {}
     for outcome in sweep.outcomes:
         if outcome.status in _QUIET and not outcome.evidence.notes:
             continue
-        ended = f"{plain(outcome.status)}: {plain(outcome.reason)}".removesuffix(": ")
+        ended = plain(outcome.reason) or plain(outcome.status)
         trained = outcome.status == TRAINED  # how it ended is no news
         words = [plain(note) for note in outcome.evidence.notes] if trained else evidence(outcome)
-        named.setdefault((ended, tuple(words)), []).append(brief(outcome.configuration.name))
-    return [(_together(names), ended, list(words)) for (ended, words), names in named.items()]
+        if outcome.status == OUT_OF_MEMORY and not full:
+            words = []
+        texts = (ended, *words)
+        key = tuple(map(without_numbers, texts)) if trained else texts
+        alike.setdefault(key, []).append((brief(outcome.configuration.name), texts))
+    return [_told(entries) for entries in alike.values()]
+
+
+def _told(entries: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, str, list[str]]:
+    """Configurations of which the same is to be said, but for numbers."""
+    names, texts = zip(*entries, strict=True)
+    ended, *words = map(with_ranges, zip(*texts, strict=True))
+    return _together(names), ended, words
 
 
 def _together(names: Sequence[str]) -> str:
@@ -219,7 +238,7 @@ def _cell(outcomes: Sequence[Outcome]) -> Cell:
         first = other[0]
         steps = first.evidence.steps
         words = [plain(first.status)]
-        if first.status in ("out of memory", "crashed", "killed"):
+        if first.status in (OUT_OF_MEMORY, "crashed", "killed"):
             words.append(f"after {steps} step{'s' * (steps != 1)}" if steps else "never started")
         if len(other) < len(outcomes):
             words.append(f"{len(outcomes) - len(other)} of {len(outcomes)} trained")
@@ -253,7 +272,7 @@ def _verdict(cells: Sequence[Cell], batches: Sequence[int]) -> tuple[bool, str]:
         return False, "not known yet"
     trained = [batch for cell, batch in tried if cell.status == TRAINED]
     if not trained:
-        return False, f"no: {', '.join(tried[0][0].words)}"
+        return False, "no"  # its cells say how it ended
     strange = [batch for cell, batch in tried if cell.finite is False]
     all_of_them = len(trained) == len(tried)
     if all_of_them:
@@ -294,9 +313,9 @@ def _machine(machine: MeasuringMachine) -> str:
     words = [
         spelt.get(key, "{}").format(_bytes(machine["memory"]) if key == "memory" else plain(fact))
         for key, fact in machine.items()
-        if fact is not None
+        if fact not in (None, UNKNOWN, NOT_TOLD) and key != "gpus"
     ]
-    return ", ".join(words)
+    return ", ".join([*words, *map(plain, machine.get("gpus", ()))])
 
 
 def _versions(outcomes: Sequence[Outcome]) -> str:

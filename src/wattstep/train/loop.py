@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,6 +45,7 @@ from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
 from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
+from wattstep.train.governor.governor import NONE, Governor, check_governor, governing
 from wattstep.train.memory.step import track_step
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 from wattstep.train.time_to_target import TimeToTarget
@@ -66,8 +67,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        stage: "preparing", "waiting until steady", "idle before", "training", "tracing" (the last
-            traced steps), "idle after", "following memory", "foreground" or "writing".
+        stage: "preparing", "waiting until steady", "idle before", "governing", "training",
+            "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
         share: Of the run that is done, from 0 to 1.
         steps: Steps done.
         loss: Of the last step.
@@ -108,6 +109,8 @@ def train(
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     engine = engines.find(settings.engine)
+    if settings.governor != NONE:
+        check_governor(settings.processor, settings.target)
     # Nothing else is worth saying then.
     check_lacking(settings.processor, engine.lacking(settings.processor))
     report(Progress(stage="preparing"))
@@ -144,10 +147,14 @@ def train(
     with recorder:
         _describe_device(settings, recorder, trainer)
         _surround(settings, recorder, report)
-        _Loop(settings, trainer, recorder, report, time_to_target).run()
+        with governing(
+            recorder, settings.governor, settings.allowed_slowdown,
+            processor=settings.processor, target=settings.target,
+        ) as begin:  # fmt: skip
+            _Loop(settings, trainer, recorder, report, time_to_target, begin).run()
         for text in trainer.remarks():
             recorder.note(text)
-        report(Progress(stage="writing", share=1.0, steps=recorder.index))
+        report(Progress(stage="writing", share=1.0, steps=recorder.steps.index))
     return recorder
 
 
@@ -186,7 +193,7 @@ def _stay_idle(
     """Samples the machine's power at rest for as long as is asked for, while nothing runs."""
     if settings.idle is None:
         return
-    stage, steps = name.replace("_", " "), recorder.index
+    stage, steps = name.replace("_", " "), recorder.steps.index
     stay_idle(
         recorder,
         name,
@@ -211,6 +218,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         "compiled": settings.compiled or None,
         **settings.strategies,
         "until": settings.until,
+        "governor": settings.governed_by or None,
         "subtract_idle": settings.subtract_idle,
         "exclude": list(settings.excluded) or None,
     }
@@ -231,6 +239,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         },
         "calibration": settings.calibration,
         "model": {**trainer.model_facts(), **_tokens(facts)},
+        "planned": settings.planned or {},
         "asked": settings.asked,
         "options": {
             "accumulate": settings.accumulate,
@@ -250,6 +259,7 @@ class _Loop:
         recorder: Recorder,
         report: Callable[[Progress], None],
         time_to_target: TimeToTarget | None,
+        begin_to_govern: Callable[[], Governor] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._settings = settings
@@ -267,6 +277,8 @@ class _Loop:
         self._after_traced = False
         self._diverged = False
         self._time_to_target = time_to_target
+        self._begin_to_govern = begin_to_govern
+        self._governor: Governor | None = None
         self._sustaining: Sustaining | None = None
         self._steady = False
         self._eta = LiveForecast(recorder.path, recorder.info)
@@ -280,6 +292,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training", 0.0)
+        self._govern()
         self._clean = 0
         self._begun = self._clock()
         if settings.sustain:
@@ -303,6 +316,17 @@ class _Loop:
         if recorder.problem is None:
             self._finish()
 
+    def _govern(self) -> None:
+        """Steps in which the governor looks what caps of the clocks do; none of them counts."""
+        if self._begin_to_govern is None:
+            return
+        self._governor = self._begin_to_govern()
+        while self._governor.looking and self._recorder.problem is None:
+            self._step("governing", 0.0)
+        self._warmed = self._clock()  # what was asked for begins now
+        index = self._recorder.steps.index
+        self._eta = LiveForecast(self._recorder.path, replace(self._recorder.info, warmup=index))
+
     def _finish(self) -> None:
         """Traced steps that a short run still lacks, and the sizes of what it holds.
 
@@ -315,18 +339,18 @@ class _Loop:
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case.
-        for _ in range(max(wanted - recorder.windows, 0)):
-            clean = LEAST_CLEAN if recorder.windows else 0
+        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+            clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
-            if recorder.windows and self._clock() + needed > until:
+            if self._steps.traced_steps and self._clock() + needed > until:
                 recorder.note(
-                    f"traced steps: {recorder.windows}, not {wanted}: more would have taken {words}"
+                    f"traced steps: {self._steps.traced_steps}, not {wanted}: more would have taken {words}"
                 )
                 break
             for _ in range(clean):
-                self._step("tracing", recorder.windows / wanted)
-            recorder.trace_next()
-            self._step("tracing", recorder.windows / wanted)
+                self._step("tracing", self._steps.traced_steps / wanted)
+            self._steps.trace_next()
+            self._step("tracing", self._steps.traced_steps / wanted)
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
         if settings.canary and recorder.problem is None:
             canary.watch(recorder, canary.AFTER)
@@ -345,7 +369,7 @@ class _Loop:
         for category, size in sizes.items():
             recorder.memory(category, size)
         if settings.foreground is not None and recorder.problem is None:
-            self._report(Progress(stage="foreground", share=1.0, steps=recorder.index))
+            self._report(Progress(stage="foreground", share=1.0, steps=self._steps.index))
             measure_foreground(
                 recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
             )
@@ -366,14 +390,14 @@ class _Loop:
 
     def _followed(self) -> dict[str, int]:
         """Makes a step beside the record, whose memory is followed operation by operation."""
-        self._report(Progress(stage="following memory", share=1.0, steps=self._recorder.index))
+        self._report(Progress(stage="following memory", share=1.0, steps=self._steps.index))
         try:
             with self._recorder.exclude("memory"):
                 processor = self._settings.processor
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
-                    self._recorder.note_device_memory()  # peaks are reset at each operation
+                    self._steps.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -435,29 +459,34 @@ class _Loop:
             steps.abandon()
             raise
         steps.end(begun, loss)
-        traced = marked and recorder.windows > self._windows
+        traced = marked and steps.traced_steps > self._windows
         if traced:
-            self._windows = recorder.windows
+            self._windows = steps.traced_steps
             self._window_ns = self._clock() - begin
-        counts = not (traced or self._after_traced)
+        alike = not (traced or self._after_traced)
+        counts = alike and not (self._governor is not None and self._governor.looking)
         self._clean += counts
         if self._sustaining is not None:
             self._sustain(begin, counts)
+        if self._governor is not None:
+            self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
         if not math.isfinite(loss) and not self._diverged:
             self._diverged = True
             recorder.note(
-                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                f"the loss is not a finite number from step {steps.index - 1} on: "
                 "what was timed is not a training that works"
             )
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now
             detail = "" if self._sustaining is None else self._sustaining.state
+            if self._governor is not None:
+                detail = ", ".join(filter(None, (detail, self._governor.state)))
             training = stage == "training"
             self._report(
                 Progress(
-                    stage=stage, share=share, steps=recorder.index, loss=loss, said=detail,
+                    stage=stage, share=share, steps=steps.index, loss=loss, said=detail,
                     ahead=self._eta.words() if training else "",
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )

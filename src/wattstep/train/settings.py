@@ -12,13 +12,19 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.goal import Goal
-from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
+from wattstep.schema.run_documents import (
+    AskedLength,
+    CalibrationFile,
+    CooldownFacts,
+    PlannedFacts,
+)
 from wattstep.schema.settings import (
     EXCLUDABLE,
     option_of,
     parse_duration,
     parse_interval,
     parse_power_model,
+    parse_share,
     setting,
 )
 from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
@@ -26,6 +32,8 @@ from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
+GOVERNORS = ("energy", "none")
+DEFAULT_SLOWDOWN = 0.1
 _AT_LEAST_ONE = (
     "batch_size", "threads", "steps", "least_steps", "accumulate", "classes", "image_size",
     "evaluate_every",
@@ -53,6 +61,7 @@ class TrainingSettings(MemoryStrategies):
         calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.
+        planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
 
@@ -165,6 +174,15 @@ class TrainingSettings(MemoryStrategies):
         "Steps that the figures leave out: throttled, disturbed, or both with a comma.",
         "KIND,...",
     )
+    governor: str = setting(
+        "none",
+        "energy: cap the clocks where the first steps show that it saves energy, within --slowdown; "
+        "none.",
+        "KIND",
+    )
+    slowdown: str | None = setting(
+        None, "With --governor energy: how much slower steps may get. [default: 10%]", "SHARE"
+    )
     stable: bool = setting(
         False,
         "Wait before the first step until temperature and frequency are steady, 10 minutes at "
@@ -188,6 +206,7 @@ class TrainingSettings(MemoryStrategies):
     foreground: float | None = setting(None, option="foreground-seconds")
     nice: int = setting(0, "With --foreground: nice value of the training.", "N")
     canary: bool = False
+    planned: PlannedFacts | None = None
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -267,10 +286,39 @@ class TrainingSettings(MemoryStrategies):
                 f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C",
                 id="out-of-range",
             )
+        if self.governor not in GOVERNORS:
+            raise InvalidValueError(
+                f"--governor {self.governor}: there are {', '.join(GOVERNORS)}",
+                id="unknown-governor",
+            )
+        if self.slowdown is not None:
+            if self.governor == "none":
+                raise InvalidValueError(
+                    "--slowdown is what --governor energy may cost: give --governor energy",
+                    id="needs-governor",
+                )
+            parse_share(self.slowdown)
+        if self.governor != "none" and parse_target(self.target).scheme in EXECUTION_HOSTS:
+            raise InvalidValueError(
+                "--governor: a device that trains elsewhere is not governed yet: run wattstep on it",
+                id="governor-elsewhere",
+            )
         if self.sustain and self.until is not None:
             raise InvalidValueError(
                 "--sustain and --until: a run ends for one reason, choose one", id="two-ends"
             )
+
+    @property
+    def allowed_slowdown(self) -> float:
+        """How much slower the governor may make steps, e.g. 0.1."""
+        return DEFAULT_SLOWDOWN if self.slowdown is None else parse_share(self.slowdown)
+
+    @property
+    def governed_by(self) -> str:
+        """The governor and what it may cost, in words; "" for none."""
+        if self.governor == "none":
+            return ""
+        return f"{self.governor}, at most {100 * self.allowed_slowdown:g} % slower"
 
     @property
     def excluded(self) -> tuple[str, ...]:

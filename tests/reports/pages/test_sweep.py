@@ -86,9 +86,7 @@ def test_the_verdict_is_the_papers_column() -> None:
 
     assert verdicts(row("trained", "trained", "trained")) == ["yes"]
     assert verdicts(row("trained", "trained", "out of memory")) == ["up to batch 4"]
-    assert verdicts(row("out of memory", "skipped", "skipped")) == [
-        "no: out of memory, never started"
-    ]
+    assert verdicts(row("out of memory", "skipped", "skipped")) == ["no"]
     assert verdicts(row("refused", "trained", "trained")) == ["yes, from batch 4"]
     assert verdicts(row("refused", "refused", "refused")) == ["refused"]
     assert verdicts(row("trained", "crashed", "trained")) == ["at batch 1, 16 only"]
@@ -148,8 +146,23 @@ def test_the_console_shows_table_and_evidence_at_80_columns() -> None:
     text = stream.getvalue()
     assert "successful training?" in text
     assert "200 MB" in text
-    assert "vgg-b4-t1-fp32-r1: killed: it was killed" in text
+    assert "vgg-b4-t1-fp32-r1: it was killed" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_how_a_training_ended_stands_once_on_the_console() -> None:
+    killed = "the kernel killed it: memory ran out before the first step was done"
+    died = [
+        outcome(name, 4, "out of memory", reason=killed, evidence={"signal": 9, "kernel": name})
+        for name in ("vgg", "bert")
+    ]
+    stream = io.StringIO()
+    print_sweep(report(*died, batches=[4]), Console(file=stream, width=120))
+    text = " ".join(stream.getvalue().split())
+    assert f"vgg-b4-t1-fp32-r1, bert-b4-t1-fp32-r1: {killed}" in text
+    assert text.count(killed) == 1
+    table = text.partition("Memory limit")[0]
+    assert table.count("out of memory") == table.count("no") == 2
 
 
 def test_the_page_asks_no_network_and_keeps_names_as_text() -> None:
@@ -185,13 +198,16 @@ def test_a_note_that_is_not_of_what_the_table_shows_is_not_pointed_to(note: str)
 
 
 def test_a_note_that_several_trainings_left_is_said_once() -> None:
-    busy, lost = {"notes": ["other programs kept 2 cores busy"]}, {"notes": ["sampler lost"]}
+    busy, busier, lost = (
+        {"notes": [note]}
+        for note in ("1.5 of 2 cores busy", "1.75 of 2 cores busy", "sampler lost")
+    )
     several = report(
         outcome("net", 1, evidence=busy), outcome("net", 4, evidence=lost),
-        outcome("net", 16, evidence=busy), batches=[1, 4, 16],
+        outcome("net", 16, evidence=busier), batches=[1, 4, 16],
     )  # fmt: skip
     assert unfit(several) == [
-        ("net-b1-t1-fp32-r1, net-b16-t1-fp32-r1", "trained", busy["notes"]),
+        ("net-b1-t1-fp32-r1, net-b16-t1-fp32-r1", "trained", ["1.5 to 1.75 of 2 cores busy"]),
         ("net-b4-t1-fp32-r1", "trained", lost["notes"]),
     ]
 

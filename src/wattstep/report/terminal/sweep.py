@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich import box
 from rich.console import Console
 from rich.padding import Padding
@@ -10,9 +12,11 @@ from rich.text import Text
 
 from wattstep.report.front import Front, fronts
 from wattstep.report.sweep_table import BOARD, Cell, facts, fit_table, unfit
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import BYTES_NOTE, brief, plain
 from wattstep.schema.sweep_report import SweepReport
 
+_COURSE: Final = ("Outcomes", "Whole sweep took", "Of that, cool-down")  # in one line
 _STYLES = {
     "trained": "",
     "skipped": "dim",
@@ -27,7 +31,7 @@ _STYLES = {
 
 
 def print_sweep(sweep: SweepReport, console: Console) -> None:
-    """Prints what fits, and the evidence for what does not.
+    """Prints what fits, and why something does not.
 
     Args:
         sweep: Its result.
@@ -36,11 +40,13 @@ def print_sweep(sweep: SweepReport, console: Console) -> None:
     _print_table(sweep, console)
     for front in fronts(sweep):
         _print_front(front, console)
-    for name, text in facts(sweep):
-        console.print(Padding(Text(f"{name}: {text}", style="dim"), (0, 0, 0, 2)))
-    failures = unfit(sweep)
+    lines = {name: f"{name}: {text}" for name, text in facts(sweep)}
+    course = " · ".join(lines.pop(name) for name in _COURSE if name in lines)
+    for line in (*lines.values(), course):
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+    failures = unfit(sweep, full=False)
     if failures:
-        console.print(Text("\nWhat did not train or left a note, and the evidence", style="bold"))
+        console.print(Text("\nWhat did not train or left a note, and why", style="bold"))
     for name, reason, evidence in failures:
         console.print(Padding(Text(f"{name}: {reason}"), (0, 0, 0, 2)))
         if evidence:
@@ -67,7 +73,7 @@ def _print_table(sweep: SweepReport, console: Console) -> None:
         verdict = Text(row.verdict, style="" if row.fits else "yellow")
         paper = [Text(row.paper, style="dim")] if table.source else []
         grid.add_row(Text(brief(row.title)), *(_cell(cell) for cell in row.cells), verdict, *paper)
-    console.print(grid)
+    print_table(grid, console)
     console.print(Padding(Text(BYTES_NOTE, style="dim"), (0, 0, 0, 2)))
     if table.source:
         words = f"the paper's board: {BOARD}; {table.source}"
@@ -86,7 +92,7 @@ def _print_front(front: Front, console: Console) -> None:
         mark = Text("yes" if point.on_front else "", style="green")
         energy = f"{point.energy.value} {point.energy.status}"
         grid.add_row(Text(brief(point.title)), point.time, Text(energy), Text(power), mark)
-    console.print(grid)
+    print_table(grid, console)
 
 
 def _cell(cell: Cell) -> Text:

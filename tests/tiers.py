@@ -76,6 +76,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "footprint/test_life.py": "memory of a process while it trains",
         "footprint/test_resident.py": "memory of a process",
         "foreground/test_foreground_run.py": "a job beside a training",
+        "governing/test_governed_run.py": "trains on emulated boards",
         "gpu/test_processes.py": "trainings killed, forked, several at once",
         "gpu/test_commands.py": "every command in processes of its own, on a played machine",
         "gpu/test_traced_steps.py::test_each_of_forty_trainings_is_told_as_it_was": (

@@ -637,7 +637,7 @@ def sweep(
         cooldown=cooldown,
     )
     listener = listener or _Unwatched()
-    folder = SweepFolder(Path(out), plan, this_machine(), listener.warns)
+    folder = SweepFolder(Path(out), plan, this_machine(plan.settings.processor), listener.warns)
     try:
         sweep_here(plan, folder, listener)
     finally:

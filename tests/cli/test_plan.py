@@ -31,7 +31,9 @@ def command(
     return run
 
 
-def test_one_screen_and_a_page_have_plan_front_losers_and_risks(command: object, tmp_path: Path) -> None:
+def test_one_screen_and_a_page_have_plan_front_losers_and_risks(
+    command: object, tmp_path: Path
+) -> None:
     code, out, _ = command(  # type: ignore[operator]
         "plan", *ASKED, "--every", "day", "--budget", "30 min, 60 °C, 1 Wh", "--why-not", "batch=4",
         "-o", "plan.html",

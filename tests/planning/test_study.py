@@ -68,7 +68,15 @@ def test_workers_give_the_same(tmp_path: Path) -> None:
         distributed.Client(cluster, set_as_default=False) as client,
     ):  # fmt: skip
         there = study(grid(), client)
-    for name in ("cell", "batch", "accumulate", "step_time", "energy_per_step", "memory", "fits_with"):
+    for name in (
+        "cell",
+        "batch",
+        "accumulate",
+        "step_time",
+        "energy_per_step",
+        "memory",
+        "fits_with",
+    ):
         np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
 
 

@@ -154,7 +154,9 @@ def _with_torch(*values: Any) -> Callable[[Question], tuple[Any, ...]]:
 
 # A new dimension is a field of `Configuration` and a line here.
 DIMENSIONS: Final = (
-    Dimension(name="checkpointing", words=_switch("checkpointing"), values=_with_torch(False, True)),
+    Dimension(
+        name="checkpointing", words=_switch("checkpointing"), values=_with_torch(False, True)
+    ),
     Dimension(
         name="offload", words=_switch("offload"), values=_with_torch(False, True), allow="offload"
     ),
@@ -165,7 +167,10 @@ DIMENSIONS: Final = (
         allow="freeze",
     ),
     Dimension(
-        name="lora", words=_counted("LoRA of rank {}"), values=_with_torch(None, 4, 16), allow="lora"
+        name="lora",
+        words=_counted("LoRA of rank {}"),
+        values=_with_torch(None, 4, 16),
+        allow="lora",
     ),
     Dimension(
         name="optimizer",

@@ -175,7 +175,7 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     if series.imported.trace_is_one_step:
         return {"step_time": missing("s", UNMARKED), "throughput": missing("samples/s", UNMARKED)}
     if np.isfinite(samples).all():
-        throughput = ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
+        throughput = ratio_figure(samples, periods, "samples/s", CLOCK, steps.status)
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
     throughput = series.imported.with_period(throughput, inverse=True)
@@ -246,7 +246,7 @@ def _frames(tables: Tables, breakdown: RunBreakdown) -> dict[str, Any]:
     games = [lengths[:, n] for n, name in enumerate(phases.names) if name == "game"]
     if not games or not len(lengths):
         return {"frame_time": missing("s", "no phase of the game was marked")}
-    time = mean_figure(np.sum(games, axis=0), "s", CLOCK, Status.MEASURED)
+    time = mean_figure(np.sum(games, axis=0), "s", CLOCK, breakdown.steps.status)
     time = time.scaled(1 / float(frames), "s")
     return {"frame_time": replace(time, method=f"{time.method}; a step plays {frames} frames")}
 

@@ -183,6 +183,7 @@ class StepCounts:
         clean: Those that the figures are of.
         traced: Those that were traced.
         settling: Those right after a traced one.
+        exploring: Those in which a governor looked what caps of the clocks do.
         disturbed: Those that something else disturbed.
         throttled: Those in which the device was throttled.
         left_out: Those that figures leave out on request.
@@ -193,6 +194,7 @@ class StepCounts:
     clean: int | None = None
     traced: int | None = None
     settling: int | None = None
+    exploring: int | None = None
     disturbed: int | None = None
     throttled: int | None = None
     left_out: int | None = None

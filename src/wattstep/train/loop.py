@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,6 +45,7 @@ from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
 from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
+from wattstep.train.governor.governor import NONE, Governor, check_governor, governing
 from wattstep.train.memory.step import track_step
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 from wattstep.train.time_to_target import TimeToTarget
@@ -66,8 +67,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        stage: "preparing", "waiting until steady", "idle before", "training", "tracing" (the last
-            traced steps), "idle after", "following memory", "foreground" or "writing".
+        stage: "preparing", "waiting until steady", "idle before", "governing", "training",
+            "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
         share: Of the run that is done, from 0 to 1.
         steps: Steps done.
         loss: Of the last step.
@@ -108,6 +109,8 @@ def train(
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     engine = engines.find(settings.engine)
+    if settings.governor != NONE:
+        check_governor(settings.processor, settings.target)
     # Nothing else is worth saying then.
     check_lacking(settings.processor, engine.lacking(settings.processor))
     report(Progress(stage="preparing"))
@@ -144,7 +147,11 @@ def train(
     with recorder:
         _describe_device(settings, recorder, trainer)
         _surround(settings, recorder, report)
-        _Loop(settings, trainer, recorder, report, time_to_target).run()
+        with governing(
+            recorder, settings.governor, settings.allowed_slowdown,
+            processor=settings.processor, target=settings.target,
+        ) as begin:  # fmt: skip
+            _Loop(settings, trainer, recorder, report, time_to_target, begin).run()
         for text in trainer.remarks():
             recorder.note(text)
         report(Progress(stage="writing", share=1.0, steps=recorder.steps.index))
@@ -209,7 +216,9 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         **trainer.options,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        **settings.strategies,
         "until": settings.until,
+        "governor": settings.governed_by or None,
         "subtract_idle": settings.subtract_idle,
         "exclude": list(settings.excluded) or None,
     }
@@ -250,6 +259,7 @@ class _Loop:
         recorder: Recorder,
         report: Callable[[Progress], None],
         time_to_target: TimeToTarget | None,
+        begin_to_govern: Callable[[], Governor] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._settings = settings
@@ -267,6 +277,8 @@ class _Loop:
         self._after_traced = False
         self._diverged = False
         self._time_to_target = time_to_target
+        self._begin_to_govern = begin_to_govern
+        self._governor: Governor | None = None
         self._sustaining: Sustaining | None = None
         self._steady = False
         self._eta = LiveForecast(recorder.path, recorder.info)
@@ -280,6 +292,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training", 0.0)
+        self._govern()
         self._clean = 0
         self._begun = self._clock()
         if settings.sustain:
@@ -302,6 +315,17 @@ class _Loop:
         self._keep_forecast()
         if recorder.problem is None:
             self._finish()
+
+    def _govern(self) -> None:
+        """Steps in which the governor looks what caps of the clocks do; none of them counts."""
+        if self._begin_to_govern is None:
+            return
+        self._governor = self._begin_to_govern()
+        while self._governor.looking and self._recorder.problem is None:
+            self._step("governing", 0.0)
+        self._warmed = self._clock()  # what was asked for begins now
+        index = self._recorder.steps.index
+        self._eta = LiveForecast(self._recorder.path, replace(self._recorder.info, warmup=index))
 
     def _finish(self) -> None:
         """Traced steps that a short run still lacks, and the sizes of what it holds.
@@ -439,10 +463,13 @@ class _Loop:
         if traced:
             self._windows = steps.traced_steps
             self._window_ns = self._clock() - begin
-        counts = not (traced or self._after_traced)
+        alike = not (traced or self._after_traced)
+        counts = alike and not (self._governor is not None and self._governor.looking)
         self._clean += counts
         if self._sustaining is not None:
             self._sustain(begin, counts)
+        if self._governor is not None:
+            self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
         if not math.isfinite(loss) and not self._diverged:
             self._diverged = True
@@ -454,6 +481,8 @@ class _Loop:
         if now - self._reported > REPORT_NS:
             self._reported = now
             detail = "" if self._sustaining is None else self._sustaining.state
+            if self._governor is not None:
+                detail = ", ".join(filter(None, (detail, self._governor.state)))
             training = stage == "training"
             self._report(
                 Progress(

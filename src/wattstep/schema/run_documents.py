@@ -428,7 +428,7 @@ class PlannedFacts(TypedDict, total=False):
     mode: str | None
     configuration: str
     changed: list[str]
-    figures: Mapping[str, Mapping[str, Any]]
+    figures: Mapping[str, FigureDocument]
 
 
 class DeviceClockFacts(TypedDict, total=False):

@@ -462,7 +462,7 @@ class _Loop:
             done: Share of this stage, of one whose end is known.
         """
         share, left_s = self._whole(stage, done)
-        steps = self._recorder.index
+        steps = self._steps.index
         self._tell(Progress(stage=stage, share=share, steps=steps, ahead=_about(left_s)))
 
     def _whole(self, stage: str, done: float = 0.0) -> tuple[float, float]:
@@ -554,8 +554,8 @@ class _Loop:
 
 
 def _about(seconds: float) -> str:
-    """Time left of what follows the measured steps, in words."""
-    return f"about {max(round(seconds), 1)} s left"
+    """Time left of what follows the measured steps, in words; "" where that is not known."""
+    return f"about {max(round(seconds), 1)} s left" if seconds else ""
 
 
 def main() -> int:

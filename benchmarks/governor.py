@@ -1,6 +1,6 @@
 """Saving and slowdown of the governor on an emulated board: pairs of runs with and without it, in turn.
 
-    python benchmarks/governor.py [--pairs 4] [--steps 1500] [--slow 0.3] [--slowdown 10%]
+    python benchmarks/governor.py [--pairs 8] [--steps 3000] [--slow 0.2] [--slowdown 10%]
 
 wattstep's own comparison says what the runs differ by; beside it stands the journal of what the
 emulated board truly drew in the steps that count, and what the governor itself said when it decided.
@@ -32,9 +32,11 @@ def true_energy(run: Run, rail: str) -> float:
     t_ns = np.array([row[0] for row in rows])
     gained = [row[place] * 1e-6 * (row[0] - before[0]) * 1e-9 for before, row in pairwise(rows)]
     total = np.concatenate([[0.0], np.cumsum(gained)])
-    stretches = run.series.steps.stretches()
-    joules = np.interp(stretches[:, 1], t_ns, total) - np.interp(stretches[:, 0], t_ns, total)
-    return float(joules.sum()) / int(run.series.steps.clean.sum())
+    steps = run.series.steps
+    begin, end = steps.stretches().T
+    joules = np.interp(end, t_ns, total) - np.interp(begin, t_ns, total)
+    watts = float(joules.sum()) / (float((end - begin).sum()) * 1e-9)
+    return watts * float(steps.seconds[steps.clean].mean())
 
 
 def train(folder: Path, name: str, arguments: argparse.Namespace, *, governed: bool) -> Run:
@@ -49,6 +51,12 @@ def train(folder: Path, name: str, arguments: argparse.Namespace, *, governed: b
         out=folder / name,
         **({"governor": "energy", "slowdown": arguments.slowdown} if governed else {}),
     )
+
+
+def told(name: str, run: Run, rail: str) -> str:
+    """A run in a line: its figures, and the truth of its energy."""
+    energy, time = (run.metrics.figure(each) for each in ("energy_per_step", "step_time"))
+    return f"{name}: {time}; {energy}, in truth {1e3 * true_energy(run, rail):.2f} mJ"
 
 
 def look(run: Run) -> GovernorLook:
@@ -87,10 +95,10 @@ def main() -> None:
     parser.add_argument("--board", default="jetson-tx2")
     parser.add_argument("--options", default=",processor=gpu", help="further options of the board")
     parser.add_argument("--rail", default="VDD_IN", help="that carries all of it")
-    parser.add_argument("--slow", type=float, default=0.3)
+    parser.add_argument("--slow", type=float, default=0.2)
     parser.add_argument("--slowdown", default="10%")
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=3000)
     arguments = parser.parse_args()
     runs: dict[bool, list[Run]] = {False: [], True: []}
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +106,7 @@ def main() -> None:
             for governed in (False, True) if pair % 2 == 0 else (True, False):
                 name = f"{'governed' if governed else 'plain'}-{pair}"
                 runs[governed].append(train(Path(folder), name, arguments, governed=governed))
-                print(f"{name}: {runs[governed][-1].metrics.figure('energy_per_step')}", flush=True)
+                print(told(name, runs[governed][-1], arguments.rail), flush=True)
         report(runs, arguments)
 
 

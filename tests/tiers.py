@@ -45,6 +45,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_targets.py": "an ssh server",
         "cli/test_ten_tasks.py": "trains through the command line",
         "cli/test_without_torch.py": "an environment without torch",
+        "cli/test_plan.py": "captures networks, and trains, through the command line",
         "conditions/test_canary.py": "records with canaries",
         "conditions/test_crowding.py::test_a_callback_warns_of_others_before_the_first_step": (
             "programs that keep the cores busy"
@@ -87,6 +88,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
         "matrix": "every command on recorded runs",
         "predicting/test_module.py": "captures networks",
+        "planning/test_study.py::test_workers_give_the_same": "a Dask cluster",
         "profiling": "scripts under a recorder",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wattstep.api import export as export
     from wattstep.api import plan as plan
     from wattstep.api import predict as predict
+    from wattstep.api import study_plans as study_plans
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
@@ -43,6 +44,7 @@ _PUBLIC = {
     "load": "wattstep.run",
     "log_run": "wattstep.integrations",
     "query": "wattstep.report.query",
+    "study_plans": "wattstep.api",
 }
 # Reports lie above a run, which shows itself by them.
 VIEWS.update(

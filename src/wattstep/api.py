@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
-    from wattstep.plan import Plan
+    from wattstep.plan import Plan, Study
     from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
     from wattstep.schema.outcome import Outcome
     from wattstep.schema.run_report import RunReport
+    from wattstep.schema.step_graph import StepFamily
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
@@ -371,9 +373,7 @@ def plan_training(
     check_device(where, engine=engine, precision=precision)
     for name, number in (("samples", samples), ("batch", update)):
         if number is not None and number < 1:
-            raise InvalidValueError(
-                f"--{name} {number}: it must be at least 1", id="out-of-range"
-            )
+            raise InvalidValueError(f"--{name} {number}: it must be at least 1", id="out-of-range")
     if update is None:
         own = of.optimizer
         update = min((own and own.at_batch) or PLANNED_UPDATE, samples)
@@ -403,6 +403,78 @@ def plan_training(
         least=least,
         on_progress=on_progress,
     )
+
+
+def study_plans(
+    workload: str,
+    *,
+    devices: Sequence[str],
+    batches: Sequence[int],
+    accumulates: Sequence[int] = (1,),
+    checkpointing: Sequence[bool] = (False,),
+    cluster: str | None = None,
+    engine: str | None = None,
+    precision: str = "fp32",
+) -> Study:
+    """Predicts every batch size by every accumulation on several devices in all their power modes: a million in minutes.
+
+    >>> made = wattstep.study_plans("squeezenet", devices=["jetson-nano"], batches=range(1, 65))     # doctest: +SKIP
+    >>> made.cells[made.cell[made.energy_per_step.argmin()]]                                         # doctest: +SKIP
+
+    Args:
+        workload: Name of one of the suite.
+        devices: Names, or paths of their files.
+        batches: Samples of a forward pass.
+        accumulates: Batches of an update.
+        checkpointing: Without and with activation checkpointing, or both.
+        cluster: Address of a Dask scheduler whose workers have wattstep (no torch is needed there); None: here.
+        engine: Framework as the devices' files name it; None: the one that their values are of.
+        precision: Of the training.
+
+    Returns:
+        Step time, energy, memory and the chance to fit as columns, a row each configuration.
+
+    Raises:
+        InvalidValueError: An argument is none, it cannot be captured, or a device's values do not reach.
+    """
+    from wattstep import devices as known
+    from wattstep import engines
+    from wattstep import workloads as suite
+    from wattstep.plan import StudyGrid, study
+    from wattstep.predict import check_device
+    from wattstep.schema.workload import Preparation
+
+    of, where = suite.find(workload), [known.find(name) for name in devices]
+    for one in where:
+        check_device(one, engine=engine, precision=precision)
+    if not batches:
+        raise InvalidValueError("batches: there are none", id="nothing-to-plan")
+    capture = engines.find(engines.DEFAULT).capture
+
+    def families(checkpointed: bool) -> tuple[StepFamily, StepFamily]:
+        preparation = Preparation(batch_size=max(batches), checkpointing=checkpointed)
+        return (
+            capture(of, preparation, precision),
+            capture(of, replace(preparation, accumulate=2), precision),
+        )
+
+    grid = StudyGrid(
+        families={"checkpointing" if each else "plain": families(each) for each in checkpointing},
+        devices=where,
+        batches=batches,
+        accumulates=accumulates,
+        engine=engine,
+        precision=precision,
+    )
+    if cluster is None:
+        return study(grid)
+    from wattstep.sweep.cluster import connect
+
+    client = connect(cluster)
+    try:
+        return study(grid, client)
+    finally:
+        client.close()
 
 
 def _whole_numbers(shape: Any) -> list[int]:
@@ -565,7 +637,7 @@ def sweep(
         cooldown=cooldown,
     )
     listener = listener or _Unwatched()
-    folder = SweepFolder(Path(out), plan, this_machine(), listener.warns)
+    folder = SweepFolder(Path(out), plan, this_machine(plan.settings.processor), listener.warns)
     try:
         sweep_here(plan, folder, listener)
     finally:

@@ -132,7 +132,7 @@ def test_the_battery_at_the_end_is_what_it_holds_less_the_joules(tmp_path: Path)
     ahead = trained(tmp_path, given)
     assert value(ahead, "battery") == pytest.approx(800 / 2000)
     assert value(ahead, "battery_end") == pytest.approx(500 / 2000)
-    assert ahead.words().endswith("battery 40%, 25% at the end")
+    assert ahead.words().endswith("battery 40 %, 25 % at the end")
     assert ahead.document()["battery_left"]["status"] == "predicted"
 
 

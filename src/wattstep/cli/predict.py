@@ -6,19 +6,26 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import typer
 
 from wattstep.cli.options import Batches, Json, Quiet, parse_batches
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from wattstep.schema.run_documents import TrainingOptions
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
 
 SGD = "sgd,momentum=0.9,weight_decay=0.0005"
 
 
+@with_settings(
+    "batch", "accumulate", "input_", "classes", "image_size",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "precision", "mode", "engine", "json", "quiet",
+)  # fmt: skip
 def predict(
     what: Annotated[
         str,
@@ -50,10 +57,6 @@ def predict(
         Optional[int],  # noqa: UP045
         typer.Option(help="Height and width of a workload's images.", metavar="N"),
     ] = None,
-    optimizer: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
-    ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
     mode: Annotated[
         Optional[str],  # noqa: UP045
@@ -70,6 +73,7 @@ def predict(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines
@@ -77,15 +81,23 @@ def predict(
     from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import Preparation
     from wattstep.store import this_device
+    from wattstep.train.strategies import MemoryStrategies
 
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
+    accumulate = given.pop("accumulate")
+    strategies = MemoryStrategies(**given)
+    strategies.check_strategies(compiled=False)
     # What the user's file prints is no part of the prediction.
     with redirect_stdout(sys.stderr):
-        training = training_of(what, input_, classes, image_size, optimizer)
+        training = training_of(what, input_, classes, image_size)
         preparation = Preparation(
-            batch_size=max(sizes), classes=training.classes, image_size=image_size
+            batch_size=max(sizes),
+            accumulate=accumulate,
+            classes=training.classes,
+            image_size=image_size,
+            **strategies.prepared,
         )
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
@@ -107,6 +119,7 @@ def predict(
                 workload=training.name,
                 title=training.title,
                 tokens_per_sample=training.tokens_per_sample,
+                options=cast("TrainingOptions", strategies.strategies),
             ).to_dict()
             for one in predictions
         ]
@@ -119,9 +132,16 @@ def predict(
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.predict import print_predictions
+    from wattstep.report.wording import strategies as words
 
+    ways = [f"accumulated {accumulate} times"] if accumulate != 1 else []
+    ways += filter(None, words(strategies.strategies).values())
     print_predictions(
-        training.title, predictor, predictions, screen(), largest=(largest["0.98"], largest["0.5"])
+        ", ".join([training.title, *ways]),
+        predictor,
+        predictions,
+        screen(),
+        largest=(largest["0.98"], largest["0.5"]),
     )
 
 
@@ -149,7 +169,7 @@ def training_of(
     input_: str | None,
     classes: int | None,
     image_size: int | None,
-    optimizer: str | None,
+    optimizer: str | None = None,
 ) -> Training:
     """What a command is to predict: a workload of the suite, or a function of the user's file.
 

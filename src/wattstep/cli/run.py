@@ -38,7 +38,9 @@ from wattstep.schema.settings import option_of
 
 @with_settings(
     "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
-    "channels_last", "compiled", "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
+    "channels_last", "compiled", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
     "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
     "ambient", "fan", "cooldown", "canary", "plan", "out", "name", "live", "full", "json", "quiet",

@@ -75,7 +75,7 @@ class Live:
             if self.energy.status is not Status.MEASURED:
                 parts = [f"≈ {parts[0]}", *parts[1:], self.energy.status.value]
         if self.battery.value is not None:
-            parts.append(f"battery {self.battery.value:.0%}".replace("%", " %"))
+            parts.append(f"battery {100 * self.battery.value:.0f} %")
         return ", ".join(parts)
 
     def numbers(self) -> dict[str, float]:

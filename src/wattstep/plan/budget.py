@@ -48,8 +48,8 @@ class Limit:
 
     @property
     def spelt(self) -> str:
-        """Its bound with unit: "45 °C"."""
-        return quantity(self.most, SPELT_IN[self.kind])
+        """Its bound as it was written, without the name of what it limits: "45 °C"."""
+        return self.text.removeprefix(self.kind).strip()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from wattstep.devices.table import Device, Floor, Value
 from wattstep.errors import WattstepError
 from wattstep.plan.budget import Limit
 from wattstep.plan.space import Configuration
-from wattstep.predict import CpuPredictor, Prediction, Predictor, predictor_for
+from wattstep.predict import AnyPredictor, Prediction, predictor_for
 from wattstep.predict.fitted import NORMAL, NORMAL_90, chance_below
 from wattstep.predict.power import Ranged
 from wattstep.predict.prediction import CONFIDENCE
@@ -98,6 +98,15 @@ def chance_of(figure: Figure, most: float) -> float:
     return NORMAL.cdf((most - figure.value) / half * NORMAL_90)
 
 
+def bound_for(figure: Figure, probability: float) -> float:
+    """What a figure exceeds with no more than 1 - `probability`; the inverse of `chance_of`, not of a missing one."""
+    value, z = float(figure), NORMAL.inv_cdf(probability) / NORMAL_90
+    end = _end(figure, "high" if z > 0 else "low")
+    if figure.unit == "°C":
+        return value + abs(end - value) * z
+    return value * exp(abs(log(end / value)) * z)
+
+
 class Estimator:
     """Estimates configurations: a step is captured once for all batch sizes, devices' modes share its memory.
 
@@ -120,7 +129,7 @@ class Estimator:
         self.device, self.session = device, session
         self._capture, self._preparation, self._engine = capture, preparation, engine
         self._captured: dict[Any, StepFamily | WattstepError] = {}
-        self._predictors: dict[Any, Predictor | CpuPredictor] = {}
+        self._predictors: dict[Any, AnyPredictor] = {}
         self._predictions: dict[Any, Prediction] = {}
 
     @property
@@ -158,7 +167,7 @@ class Estimator:
             self._predictions[plain] = self._predictor(plain).at(plain.batch)
         return self._predictions[plain]
 
-    def _predictor(self, configuration: Configuration) -> Predictor | CpuPredictor:
+    def _predictor(self, configuration: Configuration) -> AnyPredictor:
         key = replace(configuration, batch=1)
         if key not in self._predictors:
             if configuration.mode is not None:
@@ -177,9 +186,7 @@ class Estimator:
         """The captured step; a refusal is not asked for twice."""
         if key not in self._captured:
             try:
-                self._captured[key] = self._capture(
-                    key.prepared(self._preparation), key.precision
-                )
+                self._captured[key] = self._capture(key.prepared(self._preparation), key.precision)
             except WattstepError as error:  # a part that is not installed, too
                 self._captured[key] = error
         family = self._captured[key]
@@ -275,7 +282,9 @@ def session_figures(
     figures["temperature"] = (
         missing("°C", warm)
         if isinstance(warm, Missing)
-        else _figure(warm, "°C", step_time, "one thermal resistance and capacity, from the idle device on")
+        else _figure(
+            warm, "°C", step_time, "one thermal resistance and capacity, from the idle device on"
+        )
     )
     return figures
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from math import floor, inf, log
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit
-from wattstep.plan.costs import OF_SESSION, Estimate, Estimator, Session, start_of
+from wattstep.plan.costs import Estimate, Estimator, Session, bound_for, start_of
 from wattstep.plan.space import (
     ALLOWED,
     DIMENSIONS,
@@ -25,6 +26,7 @@ from wattstep.schema.spelling import quantity, spell
 from wattstep.stats.front import non_dominated
 
 LEAST: Final = ("energy", "time", "memory")  # what a plan may be the least of
+NO_LIMITS: Final = Budget()
 FRONT: Final = ("time", "energy", "memory")
 DEVICE_MEMORY: Final = "memory of the device"
 NEAR: Final = 0.01  # part of a cost by which two plans differ that nobody would tell apart
@@ -40,7 +42,7 @@ class Verdict:
         chance: Probability that it holds, 0 to 1.
         sure: Probability that is asked for.
         figure: What is limited, as it is predicted.
-        most: The bound in the figure's unit; infinite where it is the device's memory.
+        most: The bound in the figure's unit.
     """
 
     name: str
@@ -48,7 +50,7 @@ class Verdict:
     chance: float
     sure: float
     figure: Figure
-    most: float = inf
+    most: float
 
     @property
     def holds(self) -> bool:
@@ -56,10 +58,14 @@ class Verdict:
         return self.chance >= self.sure
 
     @property
-    def excess(self) -> float:
-        """Predicted value over the bound; 0 where either has no number."""
-        value = self.figure.value
-        return 0.0 if value is None else value / self.most
+    def enough(self) -> float:
+        """The bound that would hold as surely as is asked for, in the figure's unit."""
+        return bound_for(self.figure, self.sure)
+
+    @property
+    def short(self) -> float:
+        """How many times the bound would have to be as large; 0 where it holds."""
+        return 0.0 if self.holds else max(1.0, self.enough / self.most)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -124,6 +130,7 @@ class Plan:
             chance=estimate.fits_with,
             sure=SURE,
             figure=estimate.figures["memory"],
+            most=estimate.prediction.memory.usable,
         )
         limits = list(self.budget.limits)
         every = self.session.every_s
@@ -151,43 +158,36 @@ class Plan:
     def rank(self, estimate: Estimate) -> tuple[float, ...]:
         """The smaller the better: of what keeps all limits what changes least of the training, then by cost.
 
-        What keeps them not comes after, by how far it is from the probability that is asked for.
+        What does not keep them comes after, by how much larger a limit would have to be.
         """
-        verdicts = self.verdicts(estimate)
-        lacking = max(each.sure - each.chance for each in verdicts)
-        if lacking <= 0:
-            lacking = 0.0
-        beyond = max(each.excess for each in verdicts) if lacking else 0.0
+        short = max(each.short for each in self.verdicts(estimate))
         others = [name for name in LEAST if name != self.least]
         costs = [self._cost(estimate, name) for name in (self.least, *others)]
-        return (lacking, beyond, len(self._changes(estimate.configuration)), *costs)
+        return (short, len(self._changes(estimate.configuration)), *costs)
 
     @property
     def chosen(self) -> Estimate | None:
         """The recommended configuration; None: no one keeps all limits."""
         return self.nearest if self.keeps(self.nearest) else None
 
-    @property
+    @cached_property
     def nearest(self) -> Estimate:
         """The recommended one, or the one that comes nearest to the limits.
 
-        Of those that nobody would tell apart in what is to be least, the best in the rest; of equals
-        the plainest.
+        Of those whose cost nobody would tell from the least the best in the next, and so on; of those
+        that are left the plainest.
         """
         best = min(self.estimates, key=self.rank)
         if not self.keeps(best):
             return best
-        most = self._cost(best, self.least) * (1 + NEAR)
-        near = [
-            each
-            for each in self.estimates
-            if self._cost(each, self.least) <= most
-            and self.rank(each)[:3] == self.rank(best)[:3]
-        ]
-        others = [name for name in LEAST if name != self.least]
-        return min(near, key=lambda each: [self._cost(each, name) for name in others])
+        group = self.rank(best)[:2]
+        near = [each for each in self.estimates if self.rank(each)[:2] == group]
+        for name in (self.least, *(each for each in LEAST if each != self.least)):
+            most = min(self._cost(each, name) for each in near) * (1 + NEAR)
+            near = [each for each in near if self._cost(each, name) <= most]
+        return near[0]
 
-    @property
+    @cached_property
     def front(self) -> tuple[Estimate, ...]:
         """What fits and no other one beats in time, energy and memory, the quickest first."""
         fitting = [each for each in self.estimates if each.fits_with >= SURE]
@@ -240,7 +240,8 @@ class Plan:
             return "; ".join(_failing(each) for each in failing)
         changes = self._changes(estimate.configuration)
         needless = len(changes) > len(self._changes(best.configuration))
-        more, less = [], []
+        more: list[str] = []
+        less: list[str] = []
         for name in (self.least, *(each for each in LEAST if each != self.least)):
             mine, theirs = self._cost(best, name), self._cost(estimate, name)
             if inf in (mine, theirs) or abs(log(theirs / mine)) < NEAR:
@@ -251,7 +252,9 @@ class Plan:
             return f"keeps the limits with {beside}, but trains differently, which the budget does not need"
         if not more:
             beside = f", with {', '.join(less)}" if less else ""
-            return f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
+            return (
+                f"keeps the limits, and nobody could tell its {self.least} from the plan's{beside}"
+            )
         though = f", though {', '.join(less)}" if less else ""
         return f"keeps the limits, but takes {', '.join(more)}{though}"
 
@@ -320,20 +323,20 @@ class Plan:
         for each in failing:
             if each.name in SPELT_IN and each.figure.value is not None:
                 lines.append(
-                    f"a budget of {quantity(_enough(each), each.figure.unit)} of {each.name} in place of {each.bound}"
+                    f"a budget of {quantity(each.enough, each.figure.unit)} of {each.name} in place of {each.bound}"
                     if each.name != "temperature"
-                    else f"{quantity(_enough(each), '°C')} in place of {each.bound}"
+                    else f"{quantity(each.enough, '°C')} in place of {each.bound}"
                 )
         shrinking = [each for each in failing if each.name in ("time", "energy", "battery")]
         if shrinking and len(shrinking) == len(failing):
-            part = min(each.most / _enough(each) for each in shrinking)
+            part = min(each.most / each.enough for each in shrinking)
             updates = floor(nearest.updates * part)
             samples = updates * nearest.configuration.samples_per_update
             if updates:
                 lines.append(f"{samples:,} samples a session in place of {self.session.samples:,}")
-        least = min(each.chance for each in failing)
-        if least >= 0.5 and all(each.name != DEVICE_MEMORY for each in failing):
-            lines.append(f"--sure {floor(100 * least)}: it holds with {100 * least:.0f} %")
+        likely = min(each.chance for each in failing)
+        if likely >= 0.5 and all(each.name != DEVICE_MEMORY for each in failing):
+            lines.append(f"--sure {floor(100 * likely)}, with which it holds")
         closed = [name for name in ALLOWED if name not in self.question.allow]
         if closed:
             lines.append(f"--allow {','.join(closed)}: each but {UNTIMED} trains differently")
@@ -362,8 +365,12 @@ class Plan:
                 f"{best.configuration.samples_per_update}: all else of the mathematics stays"
             )
         start = start_of(device, best.prediction.engine)
-        left_out = [] if start else ["starting the framework, which the device's file does not know"]
-        lines.append(f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}")
+        left_out = (
+            [] if start else ["starting the framework, which the device's file does not know"]
+        )
+        lines.append(
+            f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}"
+        )
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")
         if best.configuration.offload:
@@ -392,7 +399,9 @@ class Plan:
         if battery.value:
             assert battery.low is not None
             assert battery.high is not None
-            sessions = f"{1 / battery.value:.0f} ({1 / battery.high:.0f} to {1 / battery.low:.0f})"
+            sessions = (
+                f"{1 / battery.value:,.0f} ({1 / battery.high:,.0f} to {1 / battery.low:,.0f})"
+            )
             lines.append(f"A full battery has {sessions} sessions")
         return tuple(lines)
 
@@ -431,7 +440,7 @@ def search(
     *,
     workload: str,
     title: str = "",
-    budget: Budget = Budget(),
+    budget: Budget = NO_LIMITS,
     sure: float = 0.9,
     least: str | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -530,23 +539,6 @@ def _compared(name: str, ratio: float) -> str:
     if ratio >= 2:
         return f"{ratio:.1f} times the {name}"
     return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'} {name}"
-
-
-def _enough(verdict: Verdict) -> float:
-    """The bound that the figure would keep as surely as is asked for, in its unit."""
-    from wattstep.plan.costs import chance_of
-
-    figure = verdict.figure
-    low, high = float(figure), max(float(figure), figure.high or 0.0)
-    while chance_of(figure, high) < verdict.sure:
-        high *= 1.2
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        if chance_of(figure, middle) < verdict.sure:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def _normalizes(estimate: Estimate) -> bool:

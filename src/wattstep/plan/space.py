@@ -12,6 +12,7 @@ from typing import Any, Final
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict import check_device
+from wattstep.predict.mnn.values import trains_with_mnn
 from wattstep.schema.workload import OptimizerSettings, Preparation
 
 LARGEST_BATCH: Final = 1024  # samples of an update that --allow batch looks at
@@ -144,11 +145,20 @@ def _fixed(*values: Any) -> Callable[[Question], tuple[Any, ...]]:
     return lambda question: values
 
 
+def _with_torch(*values: Any) -> Callable[[Question], tuple[Any, ...]]:
+    """The first alone where another framework trains, which has no such thing."""
+    return lambda question: (
+        values[:1] if trains_with_mnn(question.device, question.engine) else values
+    )
+
+
 # A new dimension is a field of `Configuration` and a line here.
 DIMENSIONS: Final = (
-    Dimension(name="checkpointing", words=_switch("checkpointing"), values=_fixed(False, True)),
     Dimension(
-        name="offload", words=_switch("offload"), values=_fixed(False, True), allow="offload"
+        name="checkpointing", words=_switch("checkpointing"), values=_with_torch(False, True)
+    ),
+    Dimension(
+        name="offload", words=_switch("offload"), values=_with_torch(False, True), allow="offload"
     ),
     Dimension(
         name="train_last",
@@ -157,12 +167,15 @@ DIMENSIONS: Final = (
         allow="freeze",
     ),
     Dimension(
-        name="lora", words=_counted("LoRA of rank {}"), values=_fixed(None, 4, 16), allow="lora"
+        name="lora",
+        words=_counted("LoRA of rank {}"),
+        values=_with_torch(None, 4, 16),
+        allow="lora",
     ),
     Dimension(
         name="optimizer",
         words=_counted("{}"),
-        values=_fixed(None, "sgd", "adamw", "adamw8bit"),
+        values=_with_torch(None, "sgd", "adamw", "adamw8bit"),
         allow="optimizer",
     ),
     Dimension(
@@ -263,6 +276,4 @@ def _value(part: str, name: str, text: str, base: Configuration) -> Any:
         if text.isdecimal() and int(text) > 0:
             return int(text)
         wanted = "a whole number from 1 on"
-    raise InvalidValueError(
-        f"--why-not {part!r}: {name} is {wanted}", id="malformed-configuration"
-    )
+    raise InvalidValueError(f"--why-not {part!r}: {name} is {wanted}", id="malformed-configuration")

@@ -12,6 +12,7 @@ from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.memory import training_fits
+from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
@@ -70,7 +71,7 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
-        notes = [*fitted.notes, *graph.notes, *self._unknown(graph)]
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *self._unknown(graph)]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         bandwidth = fitted.cpu.bandwidth or self.device.memory.bandwidth

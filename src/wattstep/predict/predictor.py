@@ -20,6 +20,7 @@ from wattstep.predict.memory import (
     system_memory,
     training_fits,
 )
+from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
@@ -89,7 +90,7 @@ class Predictor(BatchSearch):
         work, time = self._timed(graph)
         shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
         beyond = notes_beyond(shares, outside)
-        notes = [*fitted.notes, *graph.notes, *beyond]
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         seconds = np.zeros(graph.count)

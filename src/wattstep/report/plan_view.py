@@ -76,18 +76,20 @@ def answer(plan: Plan) -> str:
             f"{plan.chosen.configuration.text}: the least {plan.least} of {keeping:,} that keep the limits, "
             f"{searched}"
         )
-    worst = min(plan.verdicts(plan.nearest), key=lambda each: each.chance - each.sure)
-    beyond = f"{100 * (worst.excess - 1):.0f} % too much" if worst.excess > 1 else "too unsure"
+    worst = max(plan.verdicts(plan.nearest), key=lambda each: each.short)
     return (
-        f"none of {searched} keeps the limits. Nearest: {plan.nearest.configuration.text}, whose {worst.name} "
-        f"is {beyond}"
+        f"none of {searched} keeps the limits. Nearest: {plan.nearest.configuration.text}, which holds "
+        f"{worst.bound} of {worst.name} with {100 * worst.chance:.0f} % and would need "
+        f"{quantity(worst.enough, worst.figure.unit)} for {100 * worst.sure:.0f} %"
     )
 
 
 def same_training(plan: Plan) -> str:
     """What was searched of what changes the mathematics."""
     if plan.question.allow:
-        return f"Searched with what trains differently, too: {', '.join(sorted(plan.question.allow))}."
+        return (
+            f"Searched with what trains differently, too: {', '.join(sorted(plan.question.allow))}."
+        )
     return f"Searched is what trains the same: {plan.question.update:,} samples an update."
 
 

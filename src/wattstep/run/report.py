@@ -31,6 +31,7 @@ from wattstep.schema.report_rows import (
     SampledChannel,
     StepCounts,
 )
+from wattstep.schema.run_documents import PlannedFacts
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunReport
 
@@ -60,7 +61,7 @@ def make_report(
         step_kinds=part("step_kinds", lambda: tuple(breakdown.kinds_of_steps()), ()),
         conditions=part("conditions", lambda: _conditions(tables, series, conditions), None),
         forecast=tables.info.conditions.get("forecast"),
-        planned=part("planned", lambda: _planned(tables.info, metrics), None),
+        planned=part("planned", lambda: compare_planned(tables.info.planned, metrics), None),
         course=part("curve", lambda: sustained_course(series, conditions), None),
         operations=part("operations", lambda: tuple(breakdown.operations()), ()),
         operations_notes=part("operations_notes", lambda: tuple(breakdown.operations_notes), ()),
@@ -131,9 +132,13 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
     )
 
 
-def _planned(info: RunInfo, metrics: Metrics) -> PlanCompared | None:
-    """What the plan of the run predicted beside what came."""
-    planned = info.planned
+def compare_planned(planned: PlannedFacts, metrics: Metrics) -> PlanCompared | None:
+    """What the plan of a run predicted beside what came; None where it followed none.
+
+    Args:
+        planned: As the run's description has it.
+        metrics: Of the run.
+    """
     if not planned:
         return None
     return PlanCompared(

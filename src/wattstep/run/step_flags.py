@@ -209,7 +209,7 @@ def _by_host(occupied: CpuOfOthers) -> list[Stretch]:
     def words(at: slice) -> str:
         seconds = float(occupied.end_ns[at.stop - 1] - occupied.begin_ns[at.start]) * 1e-9
         share = np.nansum(occupied.stolen_s[at]) / seconds / occupied.cores
-        return f"the hypervisor took {share:.1%} of the cores' time"
+        return f"the hypervisor took {100 * share:.1f} % of the cores' time"
 
     return windows_as_stretches(
         occupied.begin_ns, occupied.end_ns, occupied.by_host, "hypervisor", words

@@ -98,12 +98,14 @@ _GPU: Final[Mapping[str, Check]] = {
     "uuid": string,
     "pci": string,
 }
-_MACHINE: Final[Mapping[str, Check]] = {
+MACHINE: Final[Mapping[str, Check]] = {
     "cores": or_none(whole(0, INT32)),
     "memory": or_none(whole(0, INT64)),
     "clusters": or_none(listed(_CLUSTER)),
     "governors": or_none(facts()),
     "gpu": or_none(facts({**_GPU, "beside": listed(facts(_GPU))})),
+    "gpus": listed(string),
+    "clocks": string,
 }
 _LOOK: Final = facts(
     {
@@ -123,6 +125,9 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
     "channels_last": or_none(yes_no),
     "compiled": or_none(yes_no),
+    **dict.fromkeys(("checkpointing", "offload"), or_none(yes_no)),
+    **dict.fromkeys(("train_last", "lora"), _COUNT),
+    "optimizer": or_none(string),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),
@@ -212,7 +217,7 @@ RUN: Final[Mapping[str, Check]] = {
     "first_step": whole(0, INT64),
     "data": or_none(record(_DATA)),
     "device": facts(
-        {**_MACHINE, "emulated_on": or_none(facts(_MACHINE)), "slowed": or_none(at_least(0))}
+        {**MACHINE, "emulated_on": or_none(facts(MACHINE)), "slowed": or_none(at_least(0))}
     ),
     "target": string,
     "conditions": facts(_CONDITIONS),

@@ -23,7 +23,8 @@ class Cluster(TypedDict):
 class MachineFacts(TypedDict, total=False):
     """A machine, reduced to what the figures need: see `record.sensors.machine.describe`.
 
-    `memory` is in bytes. What is None is not there, or nothing tells it.
+    `memory` is in bytes; `clocks` has power mode and governors in words, where they stand for them.
+    What is None is not there, or nothing tells it.
     """
 
     model: str | None
@@ -39,12 +40,6 @@ class MachineFacts(TypedDict, total=False):
     system: str | None
     virtual: bool | None
     hypervisor: str | None
-
-
-class MeasuringMachine(MachineFacts, total=False):
-    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
-
-    where: str
     clocks: str
 
 
@@ -74,10 +69,10 @@ class GpuFacts(NamedGpu, total=False):
 class DeviceFacts(MachineFacts, total=False):
     """The machine of a run.
 
-    `gpu` trained; `sensors_of` says whose sensors were replayed; `emulated_on` is the machine that
-    a board was emulated on, by the numbers that `emulation` names; `slowed` is the part of the
-    training's time that its lowered clocks made longer, by pauses. Of a trace of another tool:
-    names of GPUs, which of how many processes it is of, and blocks of operations by name.
+    `gpu` trained; `gpus` are names of those that are there; `sensors_of` says whose sensors were replayed;
+    `emulated_on` is the machine that a board was emulated on, by the numbers that `emulation` names;
+    `slowed` is the part of the training's time that its lowered clocks made longer, by pauses. Of a
+    trace of another tool: which of how many processes it is of, and blocks of operations by name.
     """
 
     gpu: GpuFacts
@@ -89,6 +84,12 @@ class DeviceFacts(MachineFacts, total=False):
     emulation: str
     slowed: float
     emulated_on: MachineFacts
+
+
+class MeasuringMachine(DeviceFacts, total=False):
+    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
+
+    where: str
 
 
 class AmbientFacts(TypedDict, total=False):
@@ -281,6 +282,11 @@ class TrainingOptions(TypedDict, total=False):
     cudnn_allow_tf32: bool
     channels_last: bool | None
     compiled: bool | None
+    checkpointing: bool | None
+    train_last: int | None
+    lora: int | None
+    optimizer: str | None
+    offload: bool | None
     until: str | None
     governor: str | None
     subtract_idle: str | None

@@ -216,6 +216,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         **trainer.options,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        **settings.strategies,
         "until": settings.until,
         "governor": settings.governed_by or None,
         "subtract_idle": settings.subtract_idle,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError
@@ -27,6 +28,7 @@ from wattstep.schema.settings import (
     setting,
 )
 from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
+from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
@@ -39,7 +41,7 @@ _AT_LEAST_ONE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(MemoryStrategies):
     """Settings of a run.
 
     Attributes:
@@ -241,8 +243,9 @@ class TrainingSettings:
             )
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled,
+            channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
         )  # fmt: skip
+        self.check_strategies(compiled=self.compiled)
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
@@ -337,6 +340,7 @@ class TrainingSettings:
             rate_rule=self.rate_rule,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            **self.prepared,
         )
 
     @property
@@ -356,7 +360,7 @@ class TrainingSettings:
         return f"every:{max(LEAST_CLEAN, self.steps // WANTED)}"
 
 
-def check_engine(name: str, processor: str, precision: str, **options: bool) -> None:
+def check_engine(name: str, processor: str, precision: str, **options: Any) -> None:
     """Refuses an engine that is not there, and what it cannot do.
 
     Args:

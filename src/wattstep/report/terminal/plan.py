@@ -67,9 +67,7 @@ def _print_front(plan: Plan, console: Console) -> None:
         return
     console.print()
     of = f"{len(rows)} of {len(plan.front)}" if len(rows) < len(plan.front) else str(len(rows))
-    console.print(
-        Text(f"Beaten by none in time, energy and memory: {of}, predicted", style="bold")
-    )
+    console.print(Text(f"Beaten by none in time, energy and memory: {of}, predicted", style="bold"))
     table = Table(box=None, pad_edge=False)
     table.add_column("configuration")
     for name in ("time", "energy", "memory"):

@@ -286,6 +286,24 @@ class Governor:
         self._recorder.note(f"the governor gave up at step {index}: {reason}")
         self._write()
 
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Without a cap meanwhile, for what is no training."""
+        share = self._share
+        if share == 1 or self._given_up:
+            yield
+            return
+        self._try_to_set(1.0)
+        time.sleep(self._settle_ns * 1e-9)
+        yield
+        self._try_to_set(share)
+
+    def _try_to_set(self, share: float) -> None:
+        try:
+            self._set(share)
+        except RecordingError as error:  # a clock was not taken
+            self._give_up(str(error))
+
     @property
     def state(self) -> str:
         """What it does, in a few words."""

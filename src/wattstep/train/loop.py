@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -360,9 +361,11 @@ class _Loop:
             self._steps.trace_next()
             self._step("tracing")
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
-        if settings.canary and recorder.problem is None:
-            canary.watch(recorder, canary.AFTER)
-        _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
+        # As before the training: no cap of the clocks may pass for a machine that changed.
+        with nullcontext() if self._governor is None else self._governor.released():
+            if settings.canary and recorder.problem is None:
+                canary.watch(recorder, canary.AFTER)
+            _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}

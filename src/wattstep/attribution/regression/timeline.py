@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -183,6 +184,55 @@ def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) 
     return Covered(
         weights=np.hstack([later / length, -earlier / length]),
         columns=np.hstack([at_later, at_earlier]),
+        whole=whole, step=line.step[last.piece[whole]], position=last.position[whole],
+    )  # fmt: skip
+
+
+def covered_in_mean(
+    line: Timeline, axis: Axis, spans: Sequence[tuple[FloatArray, FloatArray]]
+) -> Covered:
+    """Mean coverage of several windows each, as `covered` has them one by one, but for rounding.
+
+    What runs up to a moment is looked up once where one window begins and another ends, and what all
+    windows have of a knot is one weight: of an exponential average a fifth of the weights is left.
+
+    Args:
+        line: Pieces of time.
+        axis: The mean step.
+        spans: Begins and ends of windows that last, in s, each of shape (n,); a moment that two of
+            them share is the same array.
+    """
+    moments = {id(moment): moment for span in spans for moment in span}
+    at = {key: places(line, axis, moment) for key, moment in moments.items()}
+    outside = {key: outside_until(line, where) for key, where in at.items()}
+    whole = np.logical_and.reduce(
+        [
+            at[id(begin)].inside
+            & at[id(end)].inside
+            & (outside[id(end)] - outside[id(begin)] <= 1e-12)
+            for begin, end in spans
+        ]
+    )
+    count, edges = int(whole.sum()), len(axis.edges)
+    factor = {key: np.zeros(count) for key in moments}
+    for begin, end in spans:
+        each = 1 / ((end - begin)[whole] * len(spans))
+        factor[id(end)] += each
+        factor[id(begin)] -= each
+    at_edges, between = np.zeros((count, edges)), np.zeros((count, 1))
+    in_cells, cells = [], []
+    for key, where in at.items():
+        weights, columns = _until(line, axis, _chosen(where, whole))
+        weights *= factor[key][:, None]
+        at_edges += weights[:, :edges]
+        between += weights[:, -1:]
+        in_cells.append(weights[:, edges:-1])
+        cells.append(columns[:, edges:-1])
+    common = np.append(axis.edge_knot, len(axis.knots))
+    last = at[id(spans[len(spans) // 2][1])]
+    return Covered(
+        weights=np.hstack([at_edges, between, *in_cells]),
+        columns=np.hstack([np.broadcast_to(common, (count, edges + 1)), *cells]),
         whole=whole, step=line.step[last.piece[whole]], position=last.position[whole],
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.errors import InvalidValueError
 
@@ -22,18 +23,24 @@ def predict(
     what: Annotated[
         str,
         typer.Argument(
+            autocompletion=completing.workloads,
             metavar="WORKLOAD|FILE.py:make",
             help="A workload of the suite, or a function of a file that gives a torch module.",
         ),
     ],
     on: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
             "--on",
             help="Device, see devices; its file; or this, once calibrated.",
             metavar="DEVICE",
+            autocompletion=completing.devices,
         ),
-    ],
+    ] = None,
+    device_: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--device", hidden=True),
+    ] = None,
     batch: Batches = "4,16,64",
     input_: Annotated[
         Optional[str],  # noqa: UP045
@@ -77,6 +84,12 @@ def predict(
     from wattstep.schema.workload import OptimizerSettings, Preparation
     from wattstep.store import this_device
 
+    if on is None:
+        named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
+        raise InvalidValueError(
+            f"{named}: wattstep predict {what} --on {device_ or 'DEVICE'} (wattstep devices lists them)",
+            id="needs-device",
+        )
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)

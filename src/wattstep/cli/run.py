@@ -12,6 +12,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import (
     Batches,
     Cooldown,
@@ -43,7 +44,12 @@ from wattstep.schema.run_documents import CalibrationFile
     "ambient", "fan", "cooldown", "canary", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            autocompletion=completing.workloads, metavar="NAME...", help="Workloads; see suite."
+        ),
+    ],
     batch: Batches = "4",
     precision: Precisions = "fp32",
     rate_rule: RateRules = "linear",

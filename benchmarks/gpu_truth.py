@@ -227,11 +227,11 @@ def _one_of_steps(
         for _ in range(machine.warmup):
             marked()
         machine.wait()
-        first, begin = recorder.index, time.perf_counter()
+        first, begin = recorder.steps.index, time.perf_counter()
         while time.perf_counter() - begin < seconds / 2:
             marked()
         machine.wait()
-        passed, count = time.perf_counter() - begin, recorder.index - first
+        passed, count = time.perf_counter() - begin, recorder.steps.index - first
         recorder.close()
         run = Run(path)
         steps = run.series.steps
@@ -319,7 +319,7 @@ def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]
             marked = recorded_step(recorder, training.trainer.step, training.machine)
             latest = min(until + options.seconds, max(until, options.deadline))
             while time.perf_counter() < until or (
-                recorder.windows < 5 and time.perf_counter() < latest
+                recorder.steps.traced_steps < 5 and time.perf_counter() < latest
             ):
                 marked()
             recorder.close()
@@ -338,7 +338,7 @@ def kernels_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]
                 percent(own, profiled) if profiled else "no kernels",
                 f"{time_off:+.1e}",
                 energy_off,
-                recorder.windows,
+                recorder.steps.traced_steps,
                 *_untraced(run),
             )
 
@@ -478,7 +478,7 @@ def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
             until = time.perf_counter() + options.seconds
             for _ in range(2):
                 moments.append((time.perf_counter_ns(), _counted(pynvml, handle)))
-                numbers.append(recorder.index)
+                numbers.append(recorder.steps.index)
                 while time.perf_counter() < until:
                     step()
                 training.wait()

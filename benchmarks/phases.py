@@ -305,7 +305,7 @@ import tempfile
 from wattstep.record.recorder import Recorder
 found = {"without": [], "unmarked steps": [], "marked steps": []}
 with Recorder(tempfile.mkdtemp() + "/run", trace="none") as recorder:
-    recorder.begin_step()
+    recorder.steps.begin_step()
     listener = PhaseTeller(recorder.steps)
     block(steps=50)
     for _ in range(int(sys.argv[1])):

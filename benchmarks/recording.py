@@ -253,7 +253,7 @@ def measure(part: str, options: argparse.Namespace) -> dict[str, Any]:
     while time.monotonic() - begin < (FIRST_S if part == "default" else 2.0):
         on()
     taken = quadruples({True: on, False: off}, switch, options.seconds)
-    windows = recorded.recorder.windows
+    windows = recorded.recorder.steps.traced_steps
     switch(False)
     recorded.close()
     mean = part == "default"

@@ -45,14 +45,14 @@ class SteadyState(Blocks):
             with recorder.step(samples=4) as one:
                 one.loss = step(recorder.phase)
 
-        while recorder.windows < WANTED:
+        while recorder.steps.traced_steps < WANTED:
             one_step()
         count = 0
         begin = time.perf_counter()
-        ended = recorder.windows
+        ended = recorder.steps.traced_steps
         # A block ends as it begins, right after a window: whole periods are counted.
-        while time.perf_counter() - begin < SECONDS or recorder.windows == ended:
-            ended = recorder.windows
+        while time.perf_counter() - begin < SECONDS or recorder.steps.traced_steps == ended:
+            ended = recorder.steps.traced_steps
             one_step()
             count += 1
         taken = (time.perf_counter() - begin) / count

@@ -66,20 +66,13 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "schema.channel:SensorRead.feed_settings": (
         "arguments of a push source, which may be another package's"
     ),
-    "schema.diagnosis:Diagnosis.sampler": "texts and figures as JSON, by name",
     "schema.figures:Metrics.rows": "rows for any table library",
-    "schema.footprint:Footprint.about": "facts of a training as JSON, shown by name",
-    "schema.footprint:Footprint.data": "facts of a training as JSON, shown by name",
-    "schema.outcome:Outcome.figures": "figures as JSON, by name, in `sweep.json`",
-    "schema.processes:ChildNews.life": "a document of `train.memory.life.Life`, a room above",
-    "schema.processes:ChildNews.probe": "a document of `train.calibration.probe.Probe`, a room above",
-    "schema.processes:ChildNews.progress": "fields of `train.loop.Progress`, a room above",
     "schema.run_documents:CalibrationFile.calibrations": (
         "a document of `recorded.calibration.Calibration`, a room above"
     ),
+    "schema.run_documents:GovernorLook.slower": "a figure as JSON, read by Figure.from_dict",
+    "schema.run_documents:GovernorLook.saving": "a figure as JSON, read by Figure.from_dict",
     "schema.run_documents:ClockMapFacts.facts": ("what a method of alignment noted, shown by name"),
-    "schema.run_documents:ForecastFacts.energy_left": "a figure as JSON",
-    "schema.run_documents:ForecastFacts.time_left": "a figure as JSON",
     "schema.sweep_report:SweepReport.settings": (
         "settings shared by a sweep as JSON, shown and compared by name"
     ),

@@ -216,7 +216,7 @@ def test_a_kill_loses_no_step_that_was_done_and_ends_the_sampler(tmp_path: Path)
         "for n in range(25):\n"
         "    with recorder.step():\n"
         "        pass\n"
-        "recorder.begin_step()\n"
+        "recorder.steps.begin_step()\n"
         "print(recorder.sampler.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -381,12 +381,12 @@ with wattstep_agent.Recorder("out", interval="5ms", warmup=2) as recorder:
         with recorder.step(samples=8):
             time.sleep(0.02)
         sampler = recorder.sampler.pid
-        if killed is None and recorder.index == 30:
+        if killed is None and recorder.steps.index == 30:
             os.kill(sampler, signal.SIGKILL)
             killed, size = sampler, None
         elif killed not in (None, sampler):
-            size = size or recorder.index
-            if recorder.index > size + 60:
+            size = size or recorder.steps.index
+            if recorder.steps.index > size + 60:
                 break
 """
 

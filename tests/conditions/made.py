@@ -82,7 +82,11 @@ class Made:
     def span(self, name: str) -> None:
         self._rest, self._rest_s = name, self.now_s
 
-    def end_rest(self) -> None:
+    @property
+    def steps(self) -> Made:
+        return self
+
+    def end_span(self) -> None:
         self.rests.append((self._rest, self._rest_s - BEGIN_S, self.now_s - BEGIN_S))
 
     def note(self, text: str) -> None:

@@ -15,8 +15,10 @@ from wattstep import workloads
 from wattstep.engines.torch.capture import capture, capture_at
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.predict.offload import offload_notes
+from wattstep.predict.work import work_of
 from wattstep.schema.step_graph import StepGraph, alike
-from wattstep.schema.workload import Preparation
+from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.workloads.torch import TorchWorkload
 
 
@@ -61,6 +63,32 @@ def test_its_peak_is_that_of_the_step_that_runs(
         assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
     assert mine.keys() - theirs.keys() <= {"held_tensors"}
     assert graph.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "strategy"),
+    [
+        ("squeezenet", 16, {"checkpointing": True}),
+        ("squeezenet", 16, {"offload": True}),
+        ("resnet8", 16, {"checkpointing": True}),
+        ("resnet8", 16, {"train_last": 2}),
+        ("autoencoder", 4, {"lora": 4}),
+        ("autoencoder", 4, {"optimizer": OptimizerSettings.parse("sgd")}),
+    ],
+)
+def test_strategies_against_memory_are_captured_as_they_run(
+    name: str, batch: int, strategy: dict[str, Any]
+) -> None:
+    preparation = Preparation(batch_size=batch, **strategy)
+    graph = capture_at(TorchWorkload(workloads.find(name)), preparation)
+    mine, theirs = peaks(graph), ran(name, preparation, "fp32")
+    for category, size in theirs.items():
+        assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
+    plain = capture_at(TorchWorkload(workloads.find(name)), Preparation(batch_size=batch))
+    if "lora" not in strategy:  # whose updates have activations of their own
+        assert sum(mine.values()) < sum(peaks(plain).values())
+    moved = offload_notes(graph)
+    assert bool(moved) == ("offload" in strategy)
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "gpt", "dcgan"])
@@ -125,6 +153,48 @@ class DecidesByBatch(Decides):
 def test_what_depends_on_values_and_on_the_batch_is_refused() -> None:
     with refused("data-dependent"):
         capture(Module(DecidesByBatch(), (6,)), Preparation(batch_size=1))
+
+
+class AsManyTimesAsSamples(Decides):
+    """Takes its second layer a value of times, which grows with the batch."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = self.first(inputs)
+        for _ in range(int(torch.ones(len(inputs)).sum())):
+            made = self.second(made)
+        return made  # type: ignore[no-any-return]
+
+
+def test_a_step_of_other_operations_at_each_batch_is_refused_with_its_line() -> None:
+    with refused("data-dependent", "in line ", " of test_torch_capture.py"):
+        capture(Module(AsManyTimesAsSamples(), (6,)), Preparation(batch_size=1))
+
+
+class Gated(torch.nn.Module):
+    """A GRU in two directions over ten time steps of six values, and scores of its last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = torch.nn.GRU(6, 5, 2, batch_first=True, bidirectional=True)
+        self.scores = torch.nn.Linear(10, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.scores(self.gru(inputs)[0][:, -1])  # type: ignore[no-any-return]
+
+
+def test_a_recurrent_module_is_a_few_kernels_of_a_gpu_whatever_a_cpu_takes() -> None:
+    graph = capture(Module(Gated(), (10, 6)), Preparation(batch_size=4)).at(4)
+    work = work_of(graph, gradients_stay=False)
+    # Multiply-adds of a time step: 3 gates of 5 units, over input and state, in two directions.
+    products = 2 * 3 * 5 * (6 + 5) + 2 * 3 * 5 * (10 + 5)
+    rows = [graph.layers[i] == "gru" for i in work.operations.tolist()]
+    needless = 2 * 10 * 4 * (2 * 3 * 5 * 6) + 2 * 4 * (
+        4 * 3 * 5 * 5
+    )  # gradients of input, first state
+    assert work.flops[rows].sum() == 3 * 2 * 10 * 4 * products - needless
+    assert sum(rows) == 2 * 4  # a pass forward and back, of each layer in each direction
+    assert work.counts[rows].tolist() == [2 * 10 + 1] * 4 + [2 * 10 + 2] * 4
+    assert work.starts["forward"] < 20
 
 
 class Module:

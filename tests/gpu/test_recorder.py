@@ -37,7 +37,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Gpu]:
             if number == 60:
                 recorder.span("evaluation")
                 gpu.launch("kernel", 60 * MS)
-                recorder.end_rest()
+                recorder.steps.end_span()
     return Run(path), gpu
 
 

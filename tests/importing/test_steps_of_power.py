@@ -16,6 +16,7 @@ from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.recorded.period.even_beat import even_beat
 from wattstep.recorded.period.weak_period import weak_period
 from wattstep.run import Run, load
+from wattstep.schema.figure import Figure
 
 THREE = ("gpu+soc", "cpu+cv", "i/o_(5v0)")
 
@@ -78,6 +79,36 @@ def test_energy_of_its_steps_is_that_of_three_rails_and_never_the_fourth(
     assert metrics["recorded_energy"].value == pytest.approx(whole, rel=1e-3)
     roles = {name: channel.role for name, channel in orin.series.channels.items()}
     assert [name for name, role in roles.items() if role == "power_total"] == list(THREE)
+
+
+def test_what_the_period_leaves_open_is_in_the_energy_of_every_rail_too(orin: Run) -> None:
+    """A mean step of one rail is as long as that of all: their ends add up to those of the whole."""
+    period = orin.info.imported["steps"]
+    rails = orin.report().energy_by_rail
+    for figure in rails.values():
+        assert figure.low / figure.value <= period["low_s"] / period["period_s"]
+        assert figure.high / figure.value >= period["high_s"] / period["period_s"]
+        assert figure.status.value == "attributed"
+        assert "not marked" in figure.method
+    whole = orin.metrics()["energy_per_step"]
+    for end in ("low", "high"):
+        ends = [getattr(rails[name], end) for name in THREE]
+        assert sum(ends) == pytest.approx(getattr(whole, end), rel=0.002)
+
+
+def test_the_period_is_in_energy_above_idle_once(orin: Run) -> None:
+    """By hand: two powers, known to their own intervals, differ over a time known to its own."""
+    metrics = orin.metrics()
+    power, idle, time = metrics["mean_power"], metrics["idle_power"]["before"], metrics["step_time"]
+
+    def half(figure: Figure) -> float:
+        return (figure.high - figure.low) / 2
+
+    powers = np.hypot(half(power), half(idle)) * time.value
+    expected = np.hypot(powers, half(time) * (power.value - idle.value))
+    assert half(metrics["energy_per_step_above_idle"]["before"]) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_idle_and_busy_stretches_are_figures_with_intervals(orin: Run, columns: np.ndarray) -> None:

@@ -57,8 +57,8 @@ def test_while_a_step_runs_nothing_is_written_and_its_end_is_stamped_before(
 def test_a_step_that_ended_before_it_is_told_ends_there(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run", trace="none") as recorder:
         for _ in range(2):
-            recorder.begin_step()
-            recorder.end_step(at_ns=1_000_000_000_000_000_000)
+            recorder.steps.begin_step()
+            recorder.steps.finish(now=1_000_000_000_000_000_000)
     assert [row["end_ns"] for row in rows_of(tmp_path / "run")] == [10**18] * 2
 
 
@@ -81,13 +81,13 @@ def test_a_step_with_more_marks_than_are_kept_loses_none_and_has_its_late_sample
 
 def test_marks_of_a_step_that_is_begun_anew_are_those_since(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run", trace="none") as recorder:
-        recorder.begin_step()
+        recorder.steps.begin_step()
         recorder.phase("evaluated")
         recorder.steps.split("evaluation", 5, 10)
         recorder.phase("forward")
-        recorder.end_step()
-        recorder.begin_step()
-        recorder.end_step()
+        recorder.steps.finish()
+        recorder.steps.begin_step()
+        recorder.steps.finish()
     first, second = rows_of(tmp_path / "run")
     assert (first["start_ns"], first["mark_name"]) == (10, ["forward"])
     assert second["mark_name"] == []

@@ -42,6 +42,14 @@ def ran(script: str, *arguments: object, **options: Any) -> subprocess.Completed
     )
 
 
+def test_a_script_sees_what_it_uses_and_one_door_to_the_rest() -> None:
+    of_a_step = {"step", "samples", "phase", "update"}
+    beside_steps = {"span", "exclude", "rest", "apart"}  # the last two are older names
+    stated = {"about", "evaluation", "info", "memory", "note"}
+    public = {name for name in dir(Recorder) if not name.startswith("_")}
+    assert public == {"start", "close", "steps"} | of_a_step | beside_steps | stated
+
+
 # --- what it writes ----------------------------------------------------------------------------
 
 
@@ -182,7 +190,7 @@ def test_a_recorder_that_is_closed_records_nothing(tmp_path: Path) -> None:
         recorder.samples(4)
         recorder.memory("parameters", 1)
         recorder.rest("evaluation")
-    assert recorder.index == 0
+    assert recorder.steps.index == 0
 
 
 def test_a_script_that_forgets_to_close_is_closed_at_its_end(tmp_path: Path) -> None:
@@ -303,14 +311,14 @@ def test_a_run_can_be_read_while_it_records(tmp_path: Path) -> None:
         for _ in range(3):
             with recorder.step():
                 pass
-        recorder.begin_step()
+        recorder.steps.begin_step()
         run = wattstep.load(path)
         assert run.info.state == "recording"
         assert list(run.tables.steps().index) == [0, 1, 2]
         assert is_recording(path)
         assert sorted(p.name for p in path.iterdir()) == ["journal", "run.json"]
         assert read_info(path).state == "recording"
-        recorder.end_step()
+        recorder.steps.finish()
     assert wattstep.load(path).info.state == "closed"
     assert len(table(path, "steps")) == 4
 
@@ -328,7 +336,7 @@ with wattstep.Recorder(sys.argv[1], trace="none") as recorder:
                 recorder.phase("child")
         recorder.rest("child")
         recorder.steps.split("child", 1, 2)
-        recorder.abandon_window()
+        recorder.steps.abandon_window()
         recorder.close()
         with wattstep.Recorder(sys.argv[2], trace="none") as own:  # the child's own is another matter
             with own.step(): pass

@@ -93,4 +93,4 @@ def test_what_only_one_run_has_is_no_question() -> None:
 def test_runs_of_different_networks_are_not_ranked() -> None:
     one, other = document(), document(workload="resnet50", title="ResNet-50")
     sentences = summary_of_all([report(one), report(other)])
-    assert sentences == ["These are 2 runs of different workloads."]
+    assert sentences == ["These are 2 runs of different workloads, which are not ranked."]

@@ -56,6 +56,24 @@ def test_digits_are_added_until_the_ends_of_a_narrow_interval_differ() -> None:
     assert shown(0.12343, "s", low=0.12341, high=0.12344) == "123.43 ms (123.41 to 123.44)"
 
 
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (2.35, 0.0, 21.104, "2.35 s (0 to 21.1)"),
+        (0.0871, 0.0691, 0.1038, "87.1 ms (69.1 to 104)"),
+        (3.41, -0.204, 120.06, "3.41 s (-0.20 to 120)"),
+        (0.0999, 0.0998, 0.1002, "99.9 ms (99.8 to 100)"),
+        # The upper end would be written as the value.
+        (0.1001, 0.0998, 0.10042, "100.1 ms (99.8 to 100.4)"),
+        (0.9994, 0.9986, 1.0003, "999 ms (999 to 1,000)"),
+    ],
+)
+def test_a_wide_interval_has_no_more_digits_than_its_value(
+    value: float, low: float, high: float, text: str
+) -> None:
+    assert shown(value, "s", low=low, high=high) == text
+
+
 def test_no_more_than_five_digits_are_shown() -> None:
     assert shown(0.123456, "s", low=0.1234561, high=0.1234562) == "123 ms (123 to 123)"
 

@@ -12,7 +12,7 @@ from wattstep.attribution.regression.locking import places_seen
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
@@ -51,7 +51,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
     if power.missing or gain is None:
         return Missing(power.reason or f"no samples of {energy.source} in {steps.figures_of}")
     power = replace(power, reason=joined(power.reason, _mixed(energy, steps)))
-    time = mean_figure(steps.seconds[clean], "s", CLOCK, Status.MEASURED)
+    time = mean_figure(steps.seconds[clean], "s", CLOCK, steps.status)
     per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
     per_step = _centred(per_step, gain)
     power = _at_ends(_late(power, energy, stretches[:, 0], stretches[:, 1]), energy, steps)

@@ -48,6 +48,14 @@ def identify(root: Path) -> Board | None:
     return find(max(matches)[1]) if matches else None
 
 
+def text_of(path: Path) -> str:
+    """Text of a file of the system without NULs and the space around it; "" where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip()
+    except OSError:
+        return ""
+
+
 def _read(path: Path) -> list[str]:
     """Strings that end with a zero byte each."""
     try:

@@ -81,10 +81,10 @@ def memory_of(facts: dict[str, Any]) -> str:
 
 
 def _show_all(rows: Sequence[dict[str, Any]], here: Board | None) -> None:
-    from wattstep.cli.screen import screen
+    from wattstep.cli.screen import plain_table, screen
     from wattstep.report.terminal.folding import print_table
 
-    table = _table("name", "total", "cores", "memory")
+    table = plain_table("name", "total", "cores", "memory")
     table.columns[0].no_wrap = True
     for facts in rows:
         table.add_row(facts["name"], total_of(facts), cores_of(facts), memory_of(facts))
@@ -100,18 +100,10 @@ def _this_machine(here: Board | None) -> str:
     return f"This machine is {here.name}."
 
 
-def _table(*headings: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
 def _show_one(facts: dict[str, Any], here: Board | None) -> None:
     from rich.console import Console
 
+    from wattstep.cli.screen import plain_table
     from wattstep.report.terminal.folding import print_table
 
     console = Console(highlight=False, markup=False)
@@ -128,7 +120,7 @@ def _show_one(facts: dict[str, Any], here: Board | None) -> None:
         "memory clock": _memory_clock(facts["memory_controller"]),
         "source": facts["source"],
     }
-    summary = _table("", "")
+    summary = plain_table("", "")
     summary.show_header = False
     for key, text in lines.items():
         if text:
@@ -141,24 +133,26 @@ def _show_one(facts: dict[str, Any], here: Board | None) -> None:
 
 
 def _parts(facts: dict[str, Any]) -> list[tuple[str, Table]]:
-    rails = _table("rail", "also called", "feeds", "use", "step")
+    from wattstep.cli.screen import plain_table
+
+    rails = plain_table("rail", "also called", "feeds", "use", "step")
     for rail in facts["rails"]:
         use = {"power_total": "total", "power_outside": "outside the module"}
         rails.add_row(
             rail["label"], ", ".join(rail["aliases"]), ", ".join(rail["parts"]),
             use.get(rail["role"], "part"), _number(rail["quantum_w"], "W"),
         )  # fmt: skip
-    clusters = _table("cores", "kind", "lowest clock", "highest clock")
+    clusters = plain_table("cores", "kind", "lowest clock", "highest clock")
     for cluster in facts["clusters"]:
         clusters.add_row(
             ", ".join(map(str, cluster["cores"])), cluster["kind"],
             _number(cluster["min_hz"], "Hz"), _number(cluster["max_hz"], "Hz"),
         )  # fmt: skip
-    zones = _table("zone", "use", "throttles at", "ends at")
+    zones = plain_table("zone", "use", "throttles at", "ends at")
     for zone in facts["zones"]:
         ends = (_number(zone[key], "°C") for key in ("throttle_c", "critical_c"))
         zones.add_row(zone["type"], zone["use"], *ends)
-    modes = _table("mode", "cores", "GPU", "memory", "named")
+    modes = plain_table("mode", "cores", "GPU", "memory", "named")
     for mode in facts["modes"]:
         limits = (("gpu_hz", "Hz"), ("memory_hz", "Hz"), ("watts", "W"))
         modes.add_row(mode["name"], mode["cores"], *(_number(mode[k], unit) for k, unit in limits))

@@ -14,8 +14,6 @@ from wattstep.cli import completing
 from wattstep.cli.options import Json
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from wattstep.devices.table import Device, Value
 
 
@@ -94,11 +92,11 @@ def brief(value: Value | None, unit: str) -> str:
 
 
 def _show_all(shown: Sequence[Device]) -> None:
-    from wattstep.cli.screen import screen
+    from wattstep.cli.screen import plain_table, screen
     from wattstep.report.terminal.folding import print_table
 
     headings = ("name", "memory", "usable", "FP32 at most", "bandwidth", "idle", "full", "missing")
-    table = _table(*headings)
+    table = plain_table(*headings)
     table.columns[0].no_wrap = True
     for device in shown:
         peak = peak_of(device)
@@ -116,24 +114,15 @@ def _show_all(shown: Sequence[Device]) -> None:
     )
 
 
-def _table(*headings: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    return table
-
-
 def _show_one(device: Device) -> None:
-    from wattstep.cli.screen import screen
+    from wattstep.cli.screen import plain_table, screen
     from wattstep.report.terminal.folding import print_table
 
     console = screen()
     console.print(f"{device.name}: {device.title}", style="bold", markup=False, highlight=False)
     for line in _facts(device):
         console.print(line, markup=False, highlight=False)
-    table = _table("", "value", "90 % range", "basis", "source")
+    table = plain_table("", "value", "90 % range", "basis", "source")
     table.columns[0].no_wrap = True
     for section, values in groupby(device.values(), key=lambda each: _section(each[0])):
         table.add_row(section, "", "", "", _about(device, section), style="bold")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Final, Optional
 
 import typer
 from rich.table import Table
@@ -17,6 +17,10 @@ from wattstep.cli.options import Json
 from wattstep.cli.saying import say, say_failures
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
+
+if TYPE_CHECKING:
+    from wattstep.schema.figures import Figures
+    from wattstep.store.listing import ListedRun
 
 FINISHED: Final = ("closed", "recovered")
 HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
@@ -63,70 +67,82 @@ def runs(
 
 def _list(folder: Path, as_json: bool) -> None:
     from wattstep.cli.progress import list_progress
+    from wattstep.schema.figures import Figures
     from wattstep.store.listing import listed
 
-    rows = [listed(path.parent)[0].to_dict() for path in sorted(folder.glob("*/run.json"))]
+    rows = [listed(path.parent)[0] for path in sorted(folder.glob("*/run.json"))]
+    figures: dict[str, Figures] = {}
     failures = Failures()
     with list_progress("reading", len(rows), quiet=as_json) as tell:
         for row in rows:
-            tell(row["run"])
-            if "failure" in row:
-                failures.add(row["run"], row["failure"])
-            elif row["problem"] is None and row["state"] in FINISHED:  # others are left as they are
-                nothing: dict[str, Any] = {}
-                ask = partial(_headlines, Path(row["run"]))
-                row["figures"] = failures.guard(row["run"], ask, nothing)
+            tell(row.run)
+            if row.failure:
+                failures.add(row.run, row.failure)
+            elif row.problem is None and row.state in FINISHED:  # others are left as they are
+                ask = partial(_headlines, Path(row.run))
+                figures[row.run] = failures.guard(row.run, ask, Figures())
     say_failures(failures)
     if as_json:
         from wattstep.report.json_document import dump
+        from wattstep.schema.run_report import json_of
 
-        dump({"runs": rows, "failures": failures.documents()}, sys.stdout)
+        documents = [
+            {
+                **row.to_dict(),
+                **({"figures": json_of(figures[row.run])} if row.run in figures else {}),
+            }
+            for row in rows
+        ]
+        dump({"runs": documents, "failures": failures.documents()}, sys.stdout)
     elif rows:
-        _print(rows)
+        _print(rows, figures)
     else:
         say(f"no runs in {folder}")
 
 
-def _headlines(path: Path) -> dict[str, Any]:
-    """The figures of a list, JSON-ready; none of a run whose files are damaged."""
+def _headlines(path: Path) -> Figures:
+    """The figures of a list; none of a run whose files are damaged."""
     from wattstep.errors import DamagedRunError
+    from wattstep.schema.figures import Figures
+    from wattstep.schema.run_report import json_of
     from wattstep.store.cache import cached_of_run
 
-    def compute() -> dict[str, Any]:
+    def compute() -> Any:
         from wattstep.run import load
 
         try:
             metrics = load(path).metrics
         except DamagedRunError:
             return {}
-        known = {name: metrics.figure(name) for name in HEADLINES}
-        return {name: figure.to_dict() for name, figure in known.items() if figure is not None}
+        headlines = {name: metrics.figure(name) for name in HEADLINES}
+        return json_of({name: each for name, each in headlines.items() if each is not None})
 
-    headlines: dict[str, Any] = cached_of_run("headlines", path, compute)
+    headlines: Figures = Figures.from_dict(cached_of_run("headlines", path, compute))
     return headlines
 
 
-def _print(rows: Sequence[Mapping[str, Any]]) -> None:
+def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.folding import print_table
     from wattstep.report.values import show
-    from wattstep.schema.figure import Figure
 
     cells = []
-    for row in sorted(rows, key=lambda row: row.get("created") or ""):
-        if row["problem"]:
-            what, batch, figures = f"{row['state']}: {row['problem']}", None, {}
-        else:
-            what, batch, figures = row["workload"], row["batch_size"], row.get("figures", {})
-            what += f" ({row['state']})" if row["state"] != "closed" else ""
-        shown = [
-            show(Figure.from_dict(figures[n])).value if n in figures else "" for n in HEADLINES
-        ]
-        date = plain(row.get("created") or "")[:16].replace("T", " ")
-        size = "" if batch is None else f"batch {batch}"
-        cells.append((date, plain(what), size, *shown, plain(row["run"])))
+    for row in sorted(rows, key=_created):
+        facts, headlines = row.facts, figures.get(row.run)
+        what = f"{row.state}: {row.problem}"
+        if facts is not None and row.problem is None:
+            what = facts.workload + (f" ({row.state})" if row.state != "closed" else "")
+        each = (None if headlines is None else headlines.figure(name) for name in HEADLINES)
+        shown = ["" if figure is None else show(figure).value for figure in each]
+        size = "" if facts is None or facts.batch_size is None else f"batch {facts.batch_size}"
+        date = plain(_created(row))[:16].replace("T", " ")
+        cells.append((date, plain(what), size, *shown, plain(row.run)))
     print_table(_table(cells), screen())
+
+
+def _created(row: ListedRun) -> str:
+    return "" if row.facts is None else row.facts.created
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Table:

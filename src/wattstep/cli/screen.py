@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 PIPED = 200  # columns where nobody looks at it: a row of a table stays on one line for grep
 
@@ -36,3 +37,13 @@ def screen() -> Console:
         return console
     width = None if "COLUMNS" in os.environ else PIPED
     return Console(file=cast("IO[str]", _Trimmed(sys.stdout)), width=width)
+
+
+def plain_table(*headings: str) -> Table:
+    """Table without lines; what is too long for a column goes on below."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1))
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wattstep.cli.lean import lean
 from wattstep.cli.progress import list_progress
 from wattstep.cli.screen import screen
 from wattstep.errors import WattstepError
@@ -52,8 +53,9 @@ def show_runs(
     with list_progress("reading", len(paths), quiet=quiet) as tell:
         for path in paths:
             tell(str(path))
-            runs.append(load(path))
-            reports.append(runs[-1].report())
+            with lean():
+                runs.append(load(path))
+                reports.append(runs[-1].report())
     asked = any(each is not None for each in (grid, price, steps, samples))
     bills = [
         list(bill(report, grid=grid, price=price, steps=steps, samples=samples)) if asked else []

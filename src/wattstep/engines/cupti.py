@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from wattstep.engines.nvidia import text_of
+from wattstep.boards import text_of
 
 # Nodes of the GPU's driver on Tegra that profiling opens: of today's nvgpu, and of older ones.
 _PROFILING: Final = (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wattstep.integrations.session import Beginning, CallbackSettings, Session
+from wattstep.integrations.session import Beginning, CallbackSettings, Session, tell
 from wattstep.integrations.steps import loss_in, samples_in
 from wattstep.schema.extras import require
 
@@ -86,22 +85,17 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
 
     # --- the loop ---------------------------------------------------------------------------
 
-    def _tell(self, work: Callable[[Session], object]) -> None:
-        session = self._session
-        if session is not None and session.open:
-            session.guard(lambda: work(session))
-
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """The batch is on its device."""
-        self._tell(lambda session: session.marks.batch(samples_in(batch)))
+        tell(self._session, lambda session: session.marks.batch(samples_in(batch)))
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A step ends if the optimizer has made one; several optimizers make one step together."""
-        self._tell(lambda session: self._batch_ends(session, trainer, outputs))
+        tell(self._session, lambda session: self._batch_ends(session, trainer, outputs))
 
     def _batch_ends(self, session: Session, trainer: Any, outputs: Any) -> None:
         # Lightning has divided it by the batches that are accumulated.
@@ -112,11 +106,11 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Between steps, or between batches of a step."""
-        self._tell(lambda session: session.marks.span_begins("evaluation"))
+        tell(self._session, lambda session: session.marks.span_begins("evaluation"))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Training goes on."""
-        self._tell(lambda session: session.marks.span_ends())
+        tell(self._session, lambda session: session.marks.span_ends())
 
     # --- what no hook tells -----------------------------------------------------------------
 
@@ -126,7 +120,7 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
         @functools.wraps(plain)
         def start(action: str) -> Any:
             if action.endswith(FETCH):
-                self._tell(lambda session: session.marks.asks_for_data())
+                tell(self._session, lambda session: session.marks.asks_for_data())
             return plain(action)
 
         return start
@@ -139,11 +133,11 @@ class WattstepCallback(_callbacks.Callback):  # type: ignore[misc]  # of no type
             marks = self._session.marks if self._session and self._session.open else None
             if marks is None or marks.within or marks.span:
                 return plain(*args, **kwargs)
-            self._tell(lambda session: session.marks.span_begins(name))
+            tell(self._session, lambda session: session.marks.span_begins(name))
             try:
                 return plain(*args, **kwargs)
             finally:
-                self._tell(lambda session: session.marks.span_ends())
+                tell(self._session, lambda session: session.marks.span_ends())
 
         return within_span
 

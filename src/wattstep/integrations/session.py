@@ -165,7 +165,7 @@ class Session:
         every = self._settings.log_every
         due = every is not None and self._settings.log and step % every == 0
         if recorder is not None and (due or self.live.due()):
-            self.live.look(recorder.index, self.marks.seconds)
+            self.live.look(recorder.steps.index, self.marks.seconds)
         if due:
             values = self.live.numbers()
             for each in self._destinations if values else ():
@@ -246,7 +246,7 @@ class Session:
             raise RecordingError(recorder.problem)
         if whole and self._settings.log and self._destinations and self.path is not None:
             report, run = self._settings.report, load(self.path)
-            write_figures(run, self._destinations, step=recorder.index, report=report)
+            write_figures(run, self._destinations, step=recorder.steps.index, report=report)
 
     def _give_up(self, why: str) -> None:
         recorder, self._recorder = self._recorder, None
@@ -286,3 +286,9 @@ def _about(beginning: Beginning) -> Mapping[str, Any]:
         "batch_size": beginning.batch_size,
         "options": {"accumulate": beginning.accumulate, "trainer": beginning.trainer},
     }
+
+
+def tell(session: Session | None, work: Callable[[Session], object]) -> None:
+    """Does a part of the recording, guarded, while there is one."""
+    if session is not None and session.open:
+        session.guard(lambda: work(session))

@@ -75,13 +75,13 @@ class StepMarks(PhaseTeller):
         now = self._steps.stamp()
         self.phases.end()
         if self._broken:
-            self._recorder.index += 1
+            self._steps.index += 1
             self.interrupted += 1
         else:
             if self._known and self._batches:
-                self._recorder.samples(self._samples * self._processes)
+                self._steps.add_samples(self._samples * self._processes)
             loss = self._losses / max(self._batches, 1) if mean else self._losses
-            self._recorder.end_step(loss, at_ns=now)
+            self._steps.finish(loss, now)
             self.seconds += (now - self._begun_ns) * 1e-9
         self._open = False
         self._ended_ns = now
@@ -90,10 +90,10 @@ class StepMarks(PhaseTeller):
         """Something that is no training; a step that has had no batch yet begins after it."""
         self.phases.end()
         if self._open and self._batches:
-            self._recorder.abandon_step()
+            self._steps.abandon()
             self._broken = True
         elif self._open:
-            self._recorder.abandon_step()
+            self._steps.abandon()
             self._open = False
         if not self.span:
             self._recorder.span(name)
@@ -102,7 +102,7 @@ class StepMarks(PhaseTeller):
     def span_ends(self) -> None:
         """Ends the span that was no training."""
         if self.span:
-            self._recorder.end_rest()
+            self._steps.end_span()
             self.span = ""
 
     def book_span(self, name: str) -> None:
@@ -130,7 +130,7 @@ class StepMarks(PhaseTeller):
         self._batches = self._samples = 0
         self._losses = 0.0
         self._begun_ns = time.perf_counter_ns()
-        self._recorder.begin_step()
+        self._steps.begin_step()
         self.phases.begin()
 
 

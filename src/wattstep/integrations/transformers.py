@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wattstep.integrations.session import Beginning, CallbackSettings, Session
+from wattstep.integrations.session import Beginning, CallbackSettings, Session, tell
 from wattstep.integrations.steps import loss_in, samples_in
 from wattstep.schema.extras import require
 
@@ -75,7 +74,7 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
         else:
             self._listen(session, trainer)
         if args.eval_on_start:
-            self._tell(lambda session: session.marks.span_begins("evaluation"))
+            tell(self._session, lambda session: session.marks.span_begins("evaluation"))
 
     def _listen(self, session: Session, trainer: Any) -> None:
         """Wraps the training step for batches, which no event tells."""
@@ -92,35 +91,30 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
 
     # --- the loop ---------------------------------------------------------------------------
 
-    def _tell(self, work: Callable[[Session], object]) -> None:
-        session = self._session
-        if session is not None and session.open:
-            session.guard(lambda: work(session))
-
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Data is asked for."""
-        self._tell(lambda session: session.marks.asks_for_data())
+        tell(self._session, lambda session: session.marks.asks_for_data())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """All batches of the step are there."""
         if self._trainer is None:
-            self._tell(lambda session: session.marks.batch(None))
+            tell(self._session, lambda session: session.marks.batch(None))
 
     def _batch(self, plain: Any) -> Any:
         """Around the forward and backward pass of one batch."""
 
         @functools.wraps(plain)
         def training_step(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            self._tell(lambda session: session.marks.batch(samples_in(inputs)))
+            tell(self._session, lambda session: session.marks.batch(samples_in(inputs)))
             loss = plain(model, inputs, *args, **kwargs)
-            self._tell(lambda session: session.marks.loss(loss_in(loss)))
+            tell(self._session, lambda session: session.marks.loss(loss_in(loss)))
             return loss
 
         return training_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The optimizer has made its step."""
-        self._tell(lambda session: self._step_ends(session, state, control))
+        tell(self._session, lambda session: self._step_ends(session, state, control))
 
     def _step_ends(self, session: Session, state: Any, control: Any) -> None:
         session.step_ends(state.global_step)
@@ -131,19 +125,19 @@ class WattstepCallback(_transformers.TrainerCallback):  # type: ignore[misc]  # 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Values have been logged; an evaluation logs what it found before it ends."""
         if not any(str(key).startswith("eval_") for key in logs or ()):
-            self._tell(lambda session: self._go_on(session, control, "logging"))
+            tell(self._session, lambda session: self._go_on(session, control, "logging"))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An evaluation is over."""
-        self._tell(lambda session: self._go_on(session, control, "evaluation"))
+        tell(self._session, lambda session: self._go_on(session, control, "evaluation"))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A checkpoint is written."""
-        self._tell(lambda session: self._go_on(session, control, "checkpointing"))
+        tell(self._session, lambda session: self._go_on(session, control, "checkpointing"))
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """An evaluation or a checkpoint may follow."""
-        self._tell(lambda session: self._go_on(session, control, "", ends=True))
+        tell(self._session, lambda session: self._go_on(session, control, "", ends=True))
 
     def _go_on(self, session: Session, control: Any, over: str, *, ends: bool = False) -> None:
         """After a step, or something beside it: what the trainer does next, in its own order.

@@ -82,6 +82,7 @@ class SoFar:
         Args:
             closed: True if nothing more will be written: a run without journals has tables then.
         """
+        self.steps.governor = self.info.conditions.get("governor")
         if self._journal is not None:
             return self._take(self._journal.look())
         if closed and not self._closed_read:

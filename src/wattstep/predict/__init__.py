@@ -7,11 +7,23 @@ from wattstep.devices.table import Device
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.cpu_predictor import CpuPredictor
 from wattstep.predict.fitted import fitted_values
+from wattstep.predict.mnn.predictor import MnnPredictor
+from wattstep.predict.mnn.values import mnn_values, trains_with_mnn
 from wattstep.predict.prediction import Prediction
 from wattstep.predict.predictor import Predictor
 from wattstep.schema.step_graph import StepFamily
 
-__all__ = ["CpuPredictor", "Prediction", "Predictor", "check_device", "predictor_for"]
+__all__ = [
+    "AnyPredictor",
+    "CpuPredictor",
+    "MnnPredictor",
+    "Prediction",
+    "Predictor",
+    "check_device",
+    "predictor_for",
+]
+
+AnyPredictor = Predictor | CpuPredictor | MnnPredictor
 
 
 def predictor_for(
@@ -21,8 +33,8 @@ def predictor_for(
     engine: str | None = None,
     precision: str = "fp32",
     mode: str | None = None,
-) -> Predictor | CpuPredictor:
-    """What predicts a training on a device: on its GPU, where it has one, else on its CPU.
+) -> AnyPredictor:
+    """What predicts a training on a device: with torch on its GPU, where it has one, else on its CPU; with MNN on its CPU.
 
     Args:
         captured: Its step at any batch size.
@@ -34,6 +46,8 @@ def predictor_for(
     Raises:
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
+    if trains_with_mnn(device, engine):
+        return MnnPredictor(captured, device, precision=precision, mode=mode)
     kind = Predictor if _has_gpu(device) else CpuPredictor
     return kind(captured, device, engine=engine, precision=precision, mode=mode)
 
@@ -52,6 +66,9 @@ def check_device(
     Raises:
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
+    if trains_with_mnn(device, engine):
+        mnn_values(device, precision, mode)
+        return
     values = fitted_values if _has_gpu(device) else cpu_values
     values(device if mode is None else in_mode(device, mode), engine, precision)
 

@@ -38,6 +38,8 @@ def strange_operation(graph: StepGraph, place: int) -> str:
     """What an operation is that no training of the fit had; "" where they had its like."""
     shapes = graph.convolutions.get(place)
     name, kind = graph.names[place], graph.kinds[place]
+    if graph.layers[place] in graph.recurrent:
+        return "recurrent"
     if shapes is not None:
         if len(shapes.kernel) != 2:
             return f"convolution in {len(shapes.kernel)} dimension{'s'[: len(shapes.kernel) > 1]}"

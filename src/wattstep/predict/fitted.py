@@ -109,7 +109,8 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
             f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}",
             id="unknown-framework",
         )
-    engine = engine or next(iter([*device.kinds, *known]), TORCH)
+    fitted_to = [name for name in device.kinds if _framework(name) == TORCH]
+    engine = engine or next(iter([*fitted_to, *known]), TORCH)
     of, name = device, engine
     notes: tuple[str, ...] = ()
     borrowed = engine not in device.kinds

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.step_graph import Convolution, StepGraph
+from wattstep.schema.step_graph import Convolution, Recurrent, StepGraph
 
 FLOAT: Final = 4  # bytes
 # Names that start nothing on a device: looks at tensors, and memory that nobody fills.
@@ -49,6 +49,7 @@ KERNELS: Final = (
 )  # fmt: skip
 CODES: Final = {name: code for code, name in enumerate(KERNELS)}
 FEW: Final = 4  # input channels up to which a convolution is one of images
+STEP_KERNELS: Final = 2  # of a time step of a recurrent layer: its product, its gates
 ALIGNED: Final = 8  # channels in multiples of which a convolution has its fast kernels
 
 
@@ -131,9 +132,17 @@ def work_of(graph: StepGraph, *, element: int = FLOAT, gradients_stay: bool = Tr
     rows: list[tuple[float, ...]] = []
     starts = dict.fromkeys(STARTING, 0)
     left_out = needless(graph) if gradients_stay else set()
+    many: dict[int, float] = {}  # kernels of a row that are more than one
+    spans = {each[0]: each for each in recurrent_spans(graph)}
+    fused = {i for span in spans.values() for i in span}
     for i, name in enumerate(graph.names):
         phase = graph.phases[i]
-        if name in LOOKS or i in left_out or phase not in starts:
+        if i in spans:
+            for count, kernel in _recurrent(graph, spans[i]):
+                starts[phase] += 1
+                many[len(rows)] = count
+                rows.append((i, *kernel))
+        if name in LOOKS or i in left_out or i in fused or phase not in starts:
             continue
         shapes = graph.convolutions.get(i)
         if shapes is None:
@@ -152,6 +161,7 @@ def work_of(graph: StepGraph, *, element: int = FLOAT, gradients_stay: bool = Tr
     whole = table[:, :3].astype(np.int64)
     phases = np.array([STARTING.index(graph.phases[i]) for i in whole[:, 0].tolist()])
     counts = np.ones(len(table))
+    counts[list(many)] = list(many.values())
     if not gradients_stay:  # one update of all parameters at once
         updating = phases == STARTING.index("optimizer")
         names = {graph.names[i] for i in whole[updating, 0].tolist()}
@@ -173,6 +183,73 @@ def work_of(graph: StepGraph, *, element: int = FLOAT, gradients_stay: bool = Tr
         sides=table[:, 10],
         starts=starts,
     )
+
+
+def recurrent_spans(graph: StepGraph) -> list[list[int]]:
+    """Operations of each pass of each recurrent module, which a GPU runs as one of its library's.
+
+    Backward, what lies between a module's operations is its own, too, where nothing else is named.
+    """
+    spans = []
+    for path in graph.recurrent:
+        mine = [i for i, layer in enumerate(graph.layers) if layer == path]
+        forward = [i for i in mine if graph.phases[i] == "forward"]
+        backward = [i for i in mine if graph.phases[i] == "backward"]
+        if backward:
+            between = range(backward[0], backward[-1] + 1)
+            backward = [i for i in between if graph.layers[i] in (path, "")]
+        spans += [span for span in (forward, backward) if graph.flops[span].sum() > 0]
+    return spans
+
+
+def _recurrent(graph: StepGraph, span: list[int]) -> Iterator[tuple[float, tuple[float, ...]]]:
+    """Kernels of one pass of a recurrent module: each layer's count, and one that stands for them.
+
+    A time step waits for the one before: a product with the recurrent weights, which are read
+    anew, and the gates. Products with the input, and gradients of weights, are of all time steps at once.
+    """
+    path = graph.layers[span[0]]
+    one = graph.recurrent[path]
+    shares = _layer_products(one)
+    passes = 1 if graph.phases[span[0]] == "forward" else 2
+    flops = float(graph.flops[span].sum())
+    there = [
+        layer == path and phase == "forward"
+        for layer, phase in zip(graph.layers, graph.phases, strict=True)
+    ]
+    seen = float(graph.flops[there].sum()) / (2 * sum(shares))  # time steps of all samples
+    times = max(1.0, seen / max(1.0, graph.batch_size))
+    for share in shares:
+        inputs = share / (one.gates * one.hidden) - one.hidden
+        recurrent = one.gates * one.hidden * one.hidden
+        values = seen * (inputs + (2 * one.gates + 2) * one.hidden)
+        moved = FLOAT * passes * (times * recurrent + share + values)
+        kernel = (
+            CODES[PRODUCT],
+            0,
+            flops * share / sum(shares),
+            moved,
+            0.0,
+            1.0,
+            1.0,
+            1.0,
+            0.0,
+            0.0,
+        )
+        yield STEP_KERNELS * times + passes, kernel
+
+
+def _layer_products(one: Recurrent) -> list[float]:
+    """Multiply-adds of a time step of one sample, of each layer in each direction."""
+    return [
+        float(
+            one.gates
+            * one.hidden
+            * ((one.inputs if layer == 0 else one.hidden * one.directions) + one.hidden)
+        )
+        for layer in range(one.layers)
+        for _ in range(one.directions)
+    ]
 
 
 def _other(graph: StepGraph, i: int) -> tuple[float, ...]:

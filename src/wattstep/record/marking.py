@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -217,7 +218,20 @@ class StepMarker(PlainSteps):
         if self.layers is not None:
             self.layers.detach()
 
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """Work that may meet a full disk; none where nothing is recorded."""
+        if self._on:
+            try:
+                work()
+            except OSError as error:
+                self._failed(error)
+
     # --- a step -----------------------------------------------------------------------------
+
+    def begin_step(self, samples: float = NAN) -> None:
+        """A step of so many samples begins, which `finish` or `abandon` ends."""
+        self.samples, self.loss = samples, NAN
+        self.__enter__()
 
     def __enter__(self) -> StepMarker:
         """Begins a step, and keeps when."""
@@ -232,7 +246,7 @@ class StepMarker(PlainSteps):
         else:
             self.abandon()
 
-    def finish(self, loss: float, now: int = 0) -> None:
+    def finish(self, loss: float = NAN, now: int = 0) -> None:
         """The step whose begin was kept is done, since `now` where that is given, as `stamp` gave it."""
         if now:
             self._end_rare(self._begun_ns, now, loss)
@@ -360,11 +374,7 @@ class StepMarker(PlainSteps):
         self._begun_ns = 0
         self._contiguous = self._marked = False
         self._mark_phases(False)
-        if self._on:
-            try:
-                self._windows.abandon(self.index + 1)
-            except OSError as error:
-                self._failed(error)
+        self._guarded(lambda: self._windows.abandon(self.index + 1))
 
     def split(self, name: str, since_ns: int, until_ns: int) -> None:
         """The step that runs begins at `until_ns`; what ran before was a rest of that name."""
@@ -552,6 +562,75 @@ class StepMarker(PlainSteps):
         if self.resting:
             self.add(Mark.REST_END)
             self.resting = False
+
+    def end_span(self) -> None:
+        """Ends what `Recorder.span` began, before the next step does."""
+        self._guarded(self.end_rest)
+
+    # --- models, profilers, windows -----------------------------------------------------------
+
+    @property
+    def traced_steps(self) -> int:
+        """Number of traced steps so far."""
+        return self._windows.schedule.windows
+
+    @property
+    def opening_window(self) -> bool:
+        """True if a profiler that is being made just now is ours."""
+        return self._windows.opening
+
+    def learn_model(self, model: Any) -> None:
+        """Names this model's layers, told apart from those of other models."""
+        if self._on:
+            self._windows.learn(model, alone=False)
+
+    def watch_model(self, model: Any, *, alone: bool = True) -> None:
+        """Names this model's layers, and marks the top-level ones in steps long enough for it.
+
+        Args:
+            model: The module.
+            alone: True if its layers have its own paths, whatever other models there are.
+        """
+        if not (self._on and self._windows.ready()):
+            return
+        if self.layers is not None:
+            self.layers.detach()
+        self._windows.learn(model, alone=alone)
+        self.layers = self._windows.layer_marks(model, self.layer_begins, self.layer_ends)
+
+    def trace_next(self) -> None:
+        """The next step is traced, whatever the schedule says."""
+        if self._windows.ready() and self._windows.stopped_ns is None:
+            self._windows.schedule.next_step = self.index
+            self.plan_anew()
+
+    def pause_tracing(self) -> None:
+        """No step is traced until tracing is resumed, or the next one is asked for."""
+        self._windows.schedule.pause()
+        self.plan_anew()
+
+    def resume_tracing(self) -> None:
+        """Steps are traced by the schedule again."""
+        if self._windows.stopped_ns is None:
+            self._windows.schedule.resume(self.index)
+            self.plan_anew()
+
+    def abandon_window(self) -> None:
+        """The step that is being traced, if any, turned out to be something else."""
+        self.plan_anew()
+        self._guarded(lambda: self._windows.abandon(self.index + 1))
+
+    def stop_tracing(self, reason: str) -> None:
+        """No further windows; an open one is given up."""
+        self.plan_anew()
+        self._guarded(lambda: self._windows.stop(reason))
+
+    def note_device_memory(self) -> None:
+        """Notes the memory of the device that trains: what comes next is none of the training's."""
+        device = self.device
+        if device is not None:
+            with contextlib.suppress(*UNASKED):  # the next step says that the device is gone
+                self._guarded(device.note_memory)
 
     # --- what is due --------------------------------------------------------------------------
 

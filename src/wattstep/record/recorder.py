@@ -134,7 +134,7 @@ class Recorder(StepRecorder):
             self._windows.reset_peak()
             self._find_device()
             if self._model is not None:
-                self.watch_model(self._model)
+                self._steps.watch_model(self._model)
             undo.pop_all()
         _watch_forks()
         atexit.register(self.close)
@@ -232,7 +232,7 @@ class Recorder(StepRecorder):
         """Marks the high-water mark of memory at the end."""
         self._windows.mark_peak()
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
@@ -254,7 +254,7 @@ class Recorder(StepRecorder):
                 self.note(self._steps.device_problem)
             self._steps.stop()
             if self.problem is None:
-                self._windows.abandon(self.index)
+                self._windows.abandon(self._steps.index)
                 self._steps.end_rest()
                 self._mark_last_peak()
         except OSError as error:
@@ -324,19 +324,12 @@ class Recorder(StepRecorder):
         """States what the model is worth after the steps so far: "accuracy" (ratio), "loss"."""
         if self._state == "recording" and self.problem is None:
             code = self._steps.code("measure", measure)
-            self._guarded(lambda: self._steps.add(Mark.EVALUATION, code, value, self.index))
+            self._guarded(lambda: self._steps.add(Mark.EVALUATION, code, value, self._steps.index))
 
     def memory(self, category: str, size: int) -> None:
         """States how many bytes a category takes ("parameters", "gradients", ...)."""
         if self._state == "recording" and self.problem is None:
             self._mark(Mark.MEMORY, ("memory", category), float(size))
-
-    def note_device_memory(self) -> None:
-        """Notes the memory of the device that trains: what comes next is none of the training's."""
-        device = self._steps.device
-        if self._state == "recording" and self.problem is None and device is not None:
-            with contextlib.suppress(*UNASKED):  # the next step says that the device is gone
-                self._guarded(device.note_memory)
 
     def about(self, **fields: Any) -> None:
         """Fields of `RunInfo` that became known only now (threads, model facts).
@@ -356,15 +349,9 @@ class Recorder(StepRecorder):
         return self._info
 
     @property
-    def windows(self) -> int:
-        """Number of traced steps so far."""
-        return self._windows.schedule.windows
-
-    def trace_next(self) -> None:
-        """The next step is traced, whatever the schedule says."""
-        if self._windows.ready() and self._windows.stopped_ns is None:
-            self._windows.schedule.next_step = self.index
-            self._steps.plan_anew()
+    def machine_root(self) -> Path | None:
+        """Root of the files of the machine whose sensors are read; None where they are no files here."""
+        return self._host.root
 
     def _mark(self, kind: Mark, name: tuple[str, str] | None = None, value: float = 0.0) -> None:
         """Writes a mark, with the table and text of its name; a full disk ends the recording."""
@@ -373,29 +360,6 @@ class Recorder(StepRecorder):
             self._steps.add(kind, code, value)
         except OSError as error:
             self._cannot_write(error)
-
-    # --- tracing --------------------------------------------------------------------------
-
-    def learn_model(self, model: Any) -> None:
-        """Names this model's layers, told apart from those of other models."""
-        if self._state == "recording" and self.problem is None:
-            self._windows.learn(model, alone=False)
-
-    def watch_model(self, model: Any, *, alone: bool = True) -> None:
-        """Names this model's layers, and marks the top-level ones in steps long enough for it.
-
-        Args:
-            model: The module.
-            alone: True if its layers have its own paths, whatever other models there are.
-        """
-        if self._state != "recording" or self.problem is not None or not self._windows.ready():
-            return
-        if self._steps.layers is not None:
-            self._steps.layers.detach()
-        self._windows.learn(model, alone=alone)
-        self._steps.layers = self._windows.layer_marks(
-            model, self._steps.layer_begins, self._steps.layer_ends
-        )
 
     # --- housekeeping ---------------------------------------------------------------------
 
@@ -498,7 +462,7 @@ def _watch_forks() -> None:
 
 def _forget() -> None:
     for recorder in _active:
-        recorder.forget()
+        recorder._forget()
     _active.clear()
 
 

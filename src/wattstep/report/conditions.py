@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from wattstep.report.governed import governor_sentences
 from wattstep.report.values import NO_VALUE, plain, quantity, show
 from wattstep.report.wording import RECORDING, figures_of, in_words, left_out
 from wattstep.schema.figure import Figure
@@ -27,7 +28,7 @@ class TextTable:
 def sentences(report: RunReport) -> list[str]:
     """Caveats of the conditions, one sentence each."""
     parts = (_clocks(report), _states(report), _idle(report), _energy(report))
-    return [plain(text) for part in parts for text in part]
+    return governor_sentences(report) + [plain(text) for part in parts for text in part]
 
 
 def _clocks(report: RunReport) -> Iterator[str]:

@@ -63,21 +63,24 @@ class Division:
         return f"{self.of} by {self.by}"
 
 
-def divisions(report: RunReport, *, energy_by_kind: bool = False) -> list[Division]:
+def divisions(
+    report: RunReport, *, energy_by_kind: bool = False, most: int | None = MOST_PARTS
+) -> list[Division]:
     """How time and energy of a step divide; what no operation covers is a part by its name.
 
     Args:
         report: Of a run.
         energy_by_kind: Whether energy is divided by kinds of operations, too.
+        most: Parts that are told apart; None: all.
     """
     phases = [*((row.phase, row.figures) for row in report.phases), *_rests(report, "phases")]
     kinds = [*((row.kind, row.figures) for row in report.kinds), *_rests(report, "kinds")]
     parts = (
-        _division("time", "phase", phases, "time", "share"),
-        _division("energy", "phase", phases, "energy", "energy"),
-        _division("energy", "rail", _rails(report), "energy", "energy"),
-        _division("time", "kind", kinds, "time", "share"),
-        *([_division("energy", "kind", kinds, "energy", "energy")] if energy_by_kind else ()),
+        _division("time", "phase", phases, "time", "share", most),
+        _division("energy", "phase", phases, "energy", "energy", most),
+        _division("energy", "rail", _rails(report), "energy", "energy", most),
+        _division("time", "kind", kinds, "time", "share", most),
+        *([_division("energy", "kind", kinds, "energy", "energy", most)] if energy_by_kind else ()),
     )
     return [each for each in parts if len(each.parts) > 1]
 
@@ -112,7 +115,12 @@ def _rails(report: RunReport) -> list[tuple[str, Figures]]:
 
 
 def _division(
-    of: str, by: str, named: Iterable[tuple[str, Figures]], divided: str, displayed: str
+    of: str,
+    by: str,
+    named: Iterable[tuple[str, Figures]],
+    divided: str,
+    displayed: str,
+    most: int | None,
 ) -> Division:
     """Parts by the figure `divided`, each with the figure `displayed` where it is of one row."""
     values: dict[str, float] = {}
@@ -127,7 +135,7 @@ def _division(
     whole = sum(values.values())
     ranked = sorted(values, key=lambda name: -values[name])
     parts = [Part(name, values[name] / whole, figures[name]) for name in ranked]
-    shown, others = parts[:MOST_PARTS], parts[MOST_PARTS:]
+    shown, others = parts[:most], parts[most:] if most else []
     if len(others) > 1:
         others = [Part(f"{len(others)} others", sum(one.share for one in others))]
     status = weakest(statuses).value if statuses else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wattstep.report.values import Shown, plain, show
-from wattstep.report.wording import label
+from wattstep.report.wording import label, strategies
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.footprint import Footprint, StageMemory
 
@@ -146,7 +146,8 @@ def by_workload(footprints: Sequence[Footprint]) -> list[list[Footprint]]:
     """Footprints that differ by batch size only, together, in the order given."""
     groups: dict[tuple[Any, ...], list[Footprint]] = {}
     for one in footprints:
-        key = one.workload, one.processor, one.precision, one.accumulate
+        ways = tuple((one.about.get("strategies") or {}).items())
+        key = one.workload, one.processor, one.precision, one.accumulate, ways
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
@@ -159,6 +160,7 @@ def heading(footprints: Sequence[Footprint]) -> str:
         first.title,
         first.precision,
         None if first.accumulate == 1 else f"accumulate {first.accumulate}",
+        *strategies(first.about.get("strategies") or {}).values(),
         None if threads is None else f"{threads} thread" + ("" if threads == 1 else "s"),
         first.about.get("engine"),
         first.gpu,

@@ -27,8 +27,10 @@ def summary_of_all(reports: Sequence[RunReport], *, answers: bool = True) -> lis
     names = [brief(name) for name in wording.titles(reports)]
     sides = wording.side_by_side(reports)
     differing = _differing(reports)
+    if not related(reports):
+        return [f"These are {len(reports)} runs{differing}, which are not ranked."]
     sentences = [f"These are {len(reports)} runs{differing}."] if differing else []
-    if not answers or not related(reports):
+    if not answers:
         return sentences
     left_open: list[str] = []
     notes: dict[str, None] = {}

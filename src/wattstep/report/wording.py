@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wattstep.report.machines import host, sensors, virtuality
 from wattstep.report.values import Shown, brief, plain, show
@@ -183,7 +184,20 @@ def _way(report: RunReport) -> dict[str, str]:
         "accumulate": f"accumulated {times} times" if times and times != 1 else "",
         "rate_rule": f"{plain(rule)} rate" if rule else "",
         "image_size": f"{size}×{size}" if size else "",
+        **strategies(options),
         "sensors": sensors(report.device),
+    }
+
+
+def strategies(options: Mapping[str, Any]) -> dict[str, str]:
+    """Strategies against running out of memory, in words that stand beside others; "" for one that is not used."""
+    last, rank, optimizer = (options.get(key) for key in ("train_last", "lora", "optimizer"))
+    return {
+        "checkpointing": "checkpointing" if options.get("checkpointing") else "",
+        "train_last": f"last {last} layers trained" if last else "",
+        "lora": f"LoRA of rank {rank}" if rank else "",
+        "optimizer": plain(optimizer) if optimizer else "",
+        "offload": "activations offloaded" if options.get("offload") else "",
     }
 
 
@@ -204,6 +218,7 @@ def setting(report: RunReport) -> list[str]:
         report.precision,
         "channels last" if report.options.get("channels_last") else None,
         "compiled" if report.options.get("compiled") else None,
+        *strategies(report.options).values(),
         report.processor,
         (report.device.get("gpu") or {}).get("name"),
     ]

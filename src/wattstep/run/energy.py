@@ -23,7 +23,7 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 LEAST_STEPS = 5  # in a state: fewer make no mean
@@ -69,6 +69,8 @@ def energy_metrics(
             "energy_per_sample": _per_sample(energy, energies, _sample_time(series.steps)),
             "mean_power": energies.power,
         }
+    # Before idle power is taken off: that is power over a time, which is as uncertain.
+    figures.update({name: series.imported.with_period(figures[name]) for name in PER_STEP})
     figures.update(_idle(series, breakdown, figures, options.get("subtract_idle")))
     figures.update(_of_machine(series))
     figures.update(_by_state(series, flags))
@@ -76,10 +78,6 @@ def energy_metrics(
         figures["recorded_energy"] = _of_whole_trace(figures["energy_per_step"], series)
         figures.update({name: missing("J", UNMARKED) for name in PER_STEP})
     elif series.imported.telemetry:
-        for name in (*PER_STEP, "energy_per_step_above_idle"):
-            figures.update(
-                {name: series.imported.with_period(figures[name])} if name in figures else {}
-            )
         figures["recorded_energy"] = recorded(series.energy_by_its_clock, series.recorded_ns)
     return figures
 
@@ -159,7 +157,7 @@ def _sample_time(steps: Steps) -> Figure:
     if not np.isfinite(samples).all():
         return missing("s", "how many samples a step takes is not known")
     periods = steps.seconds[clean] + steps.gap_s[clean]
-    return ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
+    return ratio_figure(periods, samples, "s", CLOCK, steps.status)
 
 
 def _per_sample(energy: EnergySource, energies: Spent, time: Figure) -> Figure:
@@ -199,7 +197,8 @@ def _idle(
         when = str(subtract)
         idle_figures["energy_per_step"] = net[when]
         idle_figures["energy_per_step_with_idle"] = gross
-        idle_figures["energy_per_sample"] = above(sample, _sample_time(series.steps), when)
+        time = series.imported.with_period(_sample_time(series.steps))
+        idle_figures["energy_per_sample"] = above(sample, time, when)
         idle_figures["energy_per_sample_with_idle"] = sample
     return idle_figures
 
@@ -285,14 +284,15 @@ def _by_state(series: Series, flags: StepFlags) -> dict[str, Any]:
     if flags.unseen:
         times["disturbed"] = missing("s", flags.unseen)
         energies["disturbed"] = missing("J", flags.unseen)
-    return {"step_time_by_state": times, "energy_per_step_by_state": energies}
+    by_state = {"step_time_by_state": times, "energy_per_step_by_state": energies}
+    return {name: series.imported.with_period(figures) for name, figures in by_state.items()}
 
 
 def _time_in(steps: Steps, mask: BoolArray, name: str) -> Figure:
     chosen = steps.clean & mask
     if reason := _too_few(int(chosen.sum()), name):
         return missing("s", reason)
-    return mean_figure(steps.seconds[chosen], "s", CLOCK, Status.MEASURED)
+    return mean_figure(steps.seconds[chosen], "s", CLOCK, steps.status)
 
 
 def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figure:
@@ -338,4 +338,7 @@ def _of_rail(source: EnergySource, series: Series) -> Figure:
     if series.steps.absent:
         return recorded(source, series.recorded_ns)
     energies = spent(source, series.steps)
-    return missing("J", energies) if isinstance(energies, Missing) else energies.per_step
+    if isinstance(energies, Missing):
+        return missing("J", energies)
+    figure: Figure = series.imported.with_period(energies.per_step)
+    return figure

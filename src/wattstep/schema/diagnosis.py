@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from wattstep.schema.figure import FigureDocument
 from wattstep.schema.run_documents import DeviceFacts, GpuFacts
 
 
@@ -55,7 +56,7 @@ class Diagnosis(TypedDict):
     """What a target can measure.
 
     `processors` and `interval` are not told by every board's wattstep, and `sampler` has texts and
-    figures as JSON, by name.
+    figures by name.
     """
 
     device: DeviceFacts
@@ -65,5 +66,5 @@ class Diagnosis(TypedDict):
     total: PowerTotal
     notes: list[str]
     sensors: list[SensorFacts]
-    sampler: Mapping[str, str | Mapping[str, Any]]
+    sampler: Mapping[str, str | FigureDocument]
     disk_bytes_an_hour: float

@@ -318,7 +318,8 @@ class Engine(Protocol):
             `sys.modules`, that the framework is loaded.
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
-        options: "channels_last" and "compiled", where it heeds these of a `Preparation`.
+        options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
+            and "offload" those of a `Preparation` that it heeds.
     """
 
     name: str

@@ -17,6 +17,7 @@ EXTRAS: dict[str, str] = {
     "gymnasium": "atari",
     "ale_py": "atari",
     "transformers": "suite",
+    "bitsandbytes": "bits",
     "distributed": "cluster",
     "duckdb": "query",
     "msgspec": "traces",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypedDict, cast
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.sanitize import plain
@@ -50,6 +50,25 @@ _ORDER = (
     "value", "unit", "low", "high", "confidence", "n", "method", "systematic", "status", "source",
     "reason",
 )  # fmt: skip
+
+
+class _FigureCore(TypedDict):
+    value: float | None
+    unit: str
+    status: str
+
+
+class FigureDocument(_FigureCore, total=False):
+    """A Figure as JSON; documents of other tools may have value, unit and status alone."""
+
+    low: float | None
+    high: float | None
+    confidence: float | None
+    n: int | None
+    method: str | None
+    systematic: float | None
+    source: str | None
+    reason: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +171,11 @@ class Figure:
         low, high = max(share.low, 0.0), min(share.high, 1.0)
         return replace(share, low=min(low, share.value), high=max(high, share.value))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> FigureDocument:
         """All fields, JSON-ready, in the order of the design."""
         # Not `asdict`, which copies deeply: documents hold tens of thousands of figures.
-        return {**{key: getattr(self, key) for key in _ORDER}, "status": self.status.value}
+        document = {**{key: getattr(self, key) for key in _ORDER}, "status": self.status.value}
+        return cast(FigureDocument, document)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Figure:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeGuard
 
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, FigureDocument
 
 Entry: TypeAlias = Figure | tuple[Figure, ...] | Mapping[str, Figure]
 
@@ -127,10 +127,10 @@ class Metrics(Figures):
             {
                 "metric": name,
                 "key": key,
-                **{column: document[column] for column in _COLUMNS},
+                **{column: getattr(figure, column) for column in _COLUMNS},
+                "status": figure.status.value,
             }
             for name, key, figure in self.each()
-            for document in (figure.to_dict(),)
         ]
 
     def to_pandas(self) -> Any:
@@ -144,7 +144,7 @@ class Metrics(Figures):
         return dict(self)
 
 
-def is_figure(thing: object) -> TypeGuard[Mapping[str, Any]]:
+def is_figure(thing: object) -> TypeGuard[FigureDocument]:
     """True if a part of a JSON document is a figure."""
     return isinstance(thing, Mapping) and thing.keys() >= _IS_FIGURE
 

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from wattstep.schema.figure import Figure
+from wattstep.schema.run_documents import DataDocument, DeviceFacts, ModelFacts, TrainingOptions
+
+
+class TrainingFacts(TypedDict, total=False):
+    """Facts of a training that was measured alone; what it did not come to is missing."""
+
+    workload: str
+    title: str
+    engine: str
+    threads: int | None
+    model: ModelFacts
+    data: DataDocument
+    device: DeviceFacts
+    strategies: TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +71,7 @@ class Footprint:
         precision: "fp32", "bf16" or "amp".
         processor: Where it trained.
         gpu: Name of the GPU, or None.
-        about: What else ran: device, engine, threads, model, data; JSON-ready.
+        about: What else ran: device, engine, threads, model, data.
         memory_limit: In words, or None.
         outcome: "measured" or "out of memory".
         reason: Why it did not come to its end, or None.
@@ -81,7 +95,7 @@ class Footprint:
     precision: str
     processor: str = "cpu"
     gpu: str | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: TrainingFacts = field(default_factory=TrainingFacts)
     memory_limit: str | None
     outcome: str
     reason: str | None
@@ -97,7 +111,7 @@ class Footprint:
     checkpoint: Figure
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> DataDocument:
         """Facts of the data."""
         return self.about.get("data") or {}
 

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from wattstep.errors import WattstepError
 
@@ -31,28 +31,40 @@ raise SystemExit(code)
 """
 
 
+class ProgressFacts(TypedDict):
+    """How far a run is, as `train.loop.Progress`."""
+
+    stage: str
+    share: float
+    steps: int
+    loss: float | None
+    said: str
+    ahead: str
+    unpowered: str
+
+
 class ChildNews(TypedDict, total=False):
     """A line of what a child says: how far it is, a warning, or how it ended.
 
-    `progress` has the fields of `train.loop.Progress`, `life` is a document of
-    `train.memory.life.Life`, `probe` one of `train.calibration.probe.Probe`; `error`, `id` and `kind` are as `WattstepError.document` has them,
-    `run` is the folder of a run that was recorded, and `problem` why that ended early.
+    `error`, `id` and `kind` are as `WattstepError.document` has them, `run` is the folder of a run
+    that was recorded, and `problem` why that ended early. A child with more to say has a subclass.
     """
 
-    progress: Mapping[str, Any]
+    progress: ProgressFacts
     stage: str
     step: int
     day: int
     batch_size: int
     accuracy: float
-    life: Mapping[str, Any]
-    probe: Mapping[str, Any]
     run: str
     warning: str
     error: str
     id: str
     kind: str
     problem: str | None
+
+
+News = TypeVar("News", bound=ChildNews)
 
 
 def refusal_news(error: WattstepError) -> ChildNews:
@@ -78,7 +90,7 @@ def _not_looking(silent_s: float) -> None:
 
 def listen(
     reading: int,
-    hear: Callable[[ChildNews], None],
+    hear: Callable[[News], None],
     look: Callable[[float], None] = _not_looking,
     every_s: float = 0.5,
 ) -> bool:

@@ -175,12 +175,21 @@ def _interval(
     """The ends, and the sensor's error where an interval of the samples alone would look too sure."""
     ends, half_width = "", 0.0
     if low is not None and high is not None:
-        # Of ends far beyond the value nobody reads its decimals.
-        decimals = min(decimals, _decimals_for((high - low) * scale.factor, _LEAST_DIGITS))
-        ends = f"{_written(low, scale, decimals)} to {_written(high, scale, decimals)}"
+        ends = f"{_end(low, value, scale, decimals)} to {_end(high, value, scale, decimals)}"
         half_width = (high - low) / 2
     beside = f"sensor ± {_percent(systematic)}" if systematic * abs(value) > half_width else ""
     return "; ".join(part for part in (ends, beside) if part)
+
+
+def _end(end: float, value: float, scale: Scale, decimals: int) -> str:
+    """An end with the decimals of the value; with three digits where it is far larger.
+
+    Decimals that tell the ends apart stay.
+    """
+    usual = _decimals_for((value or end) * scale.factor, _LEAST_DIGITS)
+    if decimals <= usual:
+        decimals = min(decimals, _decimals_for(end * scale.factor, _LEAST_DIGITS))
+    return _written(end, scale, decimals)
 
 
 def _percent(share: float) -> str:

@@ -50,6 +50,25 @@ class Convolution:
     scattered: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recurrent:
+    """Shapes of a recurrent module, which a GPU runs in kernels of its own, whatever a CPU is given.
+
+    Attributes:
+        gates: Products a time step that each hidden unit takes: 4 of an LSTM, 3 of a GRU, else 1.
+        inputs: Values of its input a time step.
+        hidden: Hidden units.
+        layers: Upon each other.
+        directions: 1 or 2.
+    """
+
+    gates: int
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepGraph:
     """One training step, operation by operation, for one batch size.
@@ -58,6 +77,7 @@ class StepGraph:
 
     Attributes:
         batch_size: Samples of one forward pass.
+        accumulate: Batches of a step.
         names: Of each operation, e.g. "aten::convolution"; shape (n,) as the rest.
         kinds: As `schema.operation_kinds` names them.
         phases: "data", "forward", "backward" or "optimizer".
@@ -72,6 +92,7 @@ class StepGraph:
         counts: Parameters and layers of the model, as `Trainer.model_facts` counts them.
         convolutions: Shapes of those that are one, forward or backward, by the operation's place
             in `names`.
+        recurrent: Shapes of the recurrent modules by path.
         libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
     """
@@ -90,6 +111,8 @@ class StepGraph:
     freed: IntArray
     counts: ModelFacts
     convolutions: Mapping[int, Convolution] = field(default_factory=dict)
+    accumulate: int = 1
+    recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

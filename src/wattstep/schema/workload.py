@@ -18,6 +18,10 @@ PRECISIONS: Final = ("fp32", "tf32", "bf16", "amp", "amp-fp16")
 GPU_PRECISIONS: Final = ("tf32", "amp-fp16")  # which no CPU trains in
 _ONE_OF_SEVERAL: Final = re.compile(r"(?!cpu:)([a-z]\w*):(\d{1,3})")
 RATE_RULES: Final = ("linear", "sqrt", "fixed")
+# With 8 bits of state a number where they say so; what is paged leaves a GPU's memory when it is full.
+OPTIMIZERS: Final = (
+    "sgd", "adam", "adamw", "rmsprop", "adam8bit", "adamw8bit", "paged-adamw", "paged-adamw8bit",
+)  # fmt: skip
 # What a preparation consists of, in the order in which most workloads go about it.
 PARTS: Final = ("model", "data", "optimizer")
 
@@ -53,6 +57,34 @@ def check_processing(processor: str, precision: str, known: Sequence[str]) -> No
         choice = f", --processor {others}" if others else ""
         raise InvalidValueError(
             f"--precision {precision}: a GPU only has it{choice}", id="precision-needs-gpu"
+        )
+
+
+def check_strategies(
+    *,
+    train_last: int | None,
+    lora: int | None,
+    compiled: bool,
+    checkpointing: bool,
+    offload: bool,
+) -> None:
+    """Refuses strategies against memory that contradict each other, as `Preparation` has them.
+
+    Raises:
+        InvalidValueError: Any of that.
+    """
+    for option, value in (("train-last", train_last), ("lora", lora)):
+        if value is not None and value < 1:
+            raise InvalidValueError(f"--{option} {value}: it must be at least 1", id="out-of-range")
+    if lora is not None and train_last is not None:
+        raise InvalidValueError(
+            "--lora and --train-last: each says what trains, choose one", id="two-that-train"
+        )
+    if compiled and (checkpointing or offload):
+        option = "checkpointing" if checkpointing else "offload"
+        raise InvalidValueError(
+            f"--compile and --{option}: the compiler decides itself what is saved, choose one",
+            id="compiled-strategy",
         )
 
 
@@ -147,6 +179,12 @@ class Preparation:
         channels_last: Whether images, and the kernels that they meet, lie in memory pixel by pixel
             with all channels of each together.
         compiled: Whether the engine compiles the model.
+        checkpointing: Whether activations of each block are dropped, and computed again in the
+            backward pass.
+        train_last: Layers that train, the last of those that own parameters; None: all that do.
+        lora: Rank of the trainable update of each linear layer, all else frozen; None: none.
+        optimizer: In place of the workload's own.
+        offload: Whether what is saved for the backward pass leaves the device's memory until then.
         on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
     """
 
@@ -159,6 +197,11 @@ class Preparation:
     rate_rule: str = "linear"
     channels_last: bool = False
     compiled: bool = False
+    checkpointing: bool = False
+    train_last: int | None = None
+    lora: int | None = None
+    optimizer: OptimizerSettings | None = None
+    offload: bool = False
     on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def begin(self, part: str) -> None:
@@ -203,6 +246,13 @@ class Preparation:
                 raise InvalidValueError(
                     f"{facts.name} needs a {name} of at least 1, not {value}", id="out-of-range"
                 )
+        check_strategies(
+            train_last=self.train_last,
+            lora=self.lora,
+            compiled=self.compiled,
+            checkpointing=self.checkpointing,
+            offload=self.offload,
+        )
         if self.rate_rule not in RATE_RULES:
             known = ", ".join(RATE_RULES)
             raise InvalidValueError(
@@ -296,11 +346,14 @@ class OptimizerSettings:
     """Optimizer of the parameters.
 
     Attributes:
-        name: "sgd", "adam", "adamw" or "rmsprop".
+        name: One of `OPTIMIZERS`.
         rate: The learning rate.
         at_batch: Samples of a step for which that rate is right; None: it follows no batch.
         decays: "all" parameters, or "matrices" alone.
         options: Further hyperparameters, by their usual names ("momentum", "weight_decay", ...).
+
+    Raises:
+        InvalidValueError: There is no such optimizer.
     """
 
     name: str
@@ -309,12 +362,19 @@ class OptimizerSettings:
     decays: str = "all"
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            known = ", ".join(OPTIMIZERS)
+            raise InvalidValueError(
+                f"--optimizer {self.name}: there are {known}", id="unknown-optimizer"
+            )
+
     @classmethod
     def parse(cls, text: str) -> OptimizerSettings:
         """The settings from "sgd,momentum=0.9".
 
         Raises:
-            InvalidValueError: A part of it is no setting.
+            InvalidValueError: There is no such optimizer, or a part of it is no setting.
         """
         name, *settings = (part.strip() for part in text.split(","))
         options: dict[str, float] = {}

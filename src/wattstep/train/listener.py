@@ -44,7 +44,7 @@ class ScriptListener(PhaseTeller):
         self._evaluated = False  # a forward without gradients since the last batch, and before any
         self._counted = False
         self._models = 0
-        recorder.begin_step()
+        self._steps.begin_step()
         self.phases.begin()
 
     @property
@@ -94,7 +94,7 @@ class ScriptListener(PhaseTeller):
         """Counts what has run since the last step, and runs now, as an evaluation."""
         if self._rest is None:
             self._rest = "evaluation"
-            self._recorder.abandon_window()
+            self._steps.abandon_window()
 
     def _begin_after_rest(self) -> None:
         """The step begins where its batch was asked for; everything before was a rest."""
@@ -107,7 +107,6 @@ class ScriptListener(PhaseTeller):
 
     def step_ends(self) -> None:
         """This step is done, and the next begins."""
-        recorder = self._recorder
         now = self._steps.stamp()
         if self._trains is not None:
             self._begin_training()
@@ -116,13 +115,13 @@ class ScriptListener(PhaseTeller):
             self._steps.split(self._rest, self._ended_ns, now)
             self._rest = None
         if self._pending:
-            recorder.samples(self._pending)
+            self._steps.add_samples(self._pending)
             self._counted = True
-        recorder.end_step(at_ns=now)
+        self._steps.finish(now=now)
         self._ended_ns = time.perf_counter_ns()
         self._trained = self._evaluated = False
         self._pending = 0
-        recorder.begin_step()
+        self._steps.begin_step()
         self.phases.begin()
 
     def _begin_training(self) -> None:
@@ -134,14 +133,14 @@ class ScriptListener(PhaseTeller):
         """The first model's top-level layers are marked; those of all models are named."""
         self._models += 1
         if self._models == 1:
-            self._recorder.watch_model(model, alone=False)
+            self._steps.watch_model(model, alone=False)
         else:
-            self._recorder.learn_model(model)
+            self._steps.learn_model(model)
 
     def profiler_found(self, name: str) -> None:
         """Two profilers cannot trace at once: the script's goes first."""
-        if not self._recorder.opening_window:
-            self._recorder.stop_tracing(
+        if not self._steps.opening_window:
+            self._steps.stop_tracing(
                 f"the script uses {name} itself: it is left alone, and no steps are traced beside it"
             )
 
@@ -151,12 +150,12 @@ class ScriptListener(PhaseTeller):
         if self._evaluated and not self._trained:  # nothing will be
             self._rests()
         if self._rest == "evaluation":
-            recorder.abandon_window()
+            self._steps.abandon_window()
             self._steps.split("evaluation", self._ended_ns, self._steps.stamp())
-        if recorder.index and not interrupted:
-            recorder.abandon_step()
+        if self._steps.index and not interrupted:
+            self._steps.abandon()
             self._done()
-        if recorder.index == 0:
+        if self._steps.index == 0:
             recorder.note(
                 f"no training step was seen: no optimizer made a step in this process{self._hint}"
             )

@@ -9,9 +9,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from wattstep import engines, workloads
 from wattstep.errors import RecordingError, WattstepError
@@ -20,7 +21,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, refusal_news
+from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
 from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -45,6 +46,7 @@ from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
 from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
+from wattstep.train.governor.governor import NONE, Governor, check_governor, governing
 from wattstep.train.memory.step import track_step
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 from wattstep.train.time_to_target import TimeToTarget
@@ -69,8 +71,8 @@ class Progress:
     """Progress of a run.
 
     Attributes:
-        stage: "preparing", "waiting until steady", "idle before", "training", "tracing" (the last
-            traced steps), "idle after", "following memory", "foreground" or "writing".
+        stage: "preparing", "waiting until steady", "idle before", "governing", "training",
+            "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
         share: Of the run that is done, from 0 to 1, what follows the measured steps in it: it is less
             than 1 as long as anything is reported.
         steps: Steps done.
@@ -87,6 +89,10 @@ class Progress:
     said: str = ""
     ahead: str = ""
     unpowered: str = ""
+
+    def to_dict(self) -> ProgressFacts:
+        """JSON-ready."""
+        return cast(ProgressFacts, asdict(self))
 
 
 def train(
@@ -108,6 +114,8 @@ def train(
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     engine = engines.find(settings.engine)
+    if settings.governor != NONE:
+        check_governor(settings.processor, settings.target)
     # Nothing else is worth saying then.
     check_lacking(settings.processor, engine.lacking(settings.processor))
     report(Progress(stage="preparing"))
@@ -144,8 +152,12 @@ def train(
     with recorder:
         _describe_device(settings, recorder, trainer)
         _surround(settings, recorder, report)
-        loop = _Loop(settings, trainer, recorder, report, time_to_target)
-        loop.run()
+        with governing(
+            recorder, settings.governor, settings.allowed_slowdown,
+            processor=settings.processor, target=settings.target,
+        ) as begin:  # fmt: skip
+            loop = _Loop(settings, trainer, recorder, report, time_to_target, begin)
+            loop.run()
         for text in trainer.remarks():
             recorder.note(text)
         loop.report(WRITING)
@@ -213,7 +225,9 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         **trainer.options,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        **settings.strategies,
         "until": settings.until,
+        "governor": settings.governed_by or None,
         "subtract_idle": settings.subtract_idle,
         "exclude": list(settings.excluded) or None,
     }
@@ -234,6 +248,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         },
         "calibration": settings.calibration,
         "model": {**trainer.model_facts(), **_tokens(facts)},
+        "planned": settings.planned or {},
         "asked": settings.asked,
         "options": {
             "accumulate": settings.accumulate,
@@ -253,6 +268,7 @@ class _Loop:
         recorder: Recorder,
         report: Callable[[Progress], None],
         time_to_target: TimeToTarget | None,
+        begin_to_govern: Callable[[], Governor] | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._settings = settings
@@ -271,6 +287,8 @@ class _Loop:
         self._after_traced = False
         self._diverged = False
         self._time_to_target = time_to_target
+        self._begin_to_govern = begin_to_govern
+        self._governor: Governor | None = None
         self._sustaining: Sustaining | None = None
         self._steady = False
         self._eta = LiveForecast(recorder.path, recorder.info)
@@ -284,6 +302,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training")
+        self._govern()
         self._clean = 0
         self._begun = self._clock()
         if settings.sustain:
@@ -306,6 +325,17 @@ class _Loop:
         if recorder.problem is None:
             self._finish()
 
+    def _govern(self) -> None:
+        """Steps in which the governor looks what caps of the clocks do; none of them counts."""
+        if self._begin_to_govern is None:
+            return
+        self._governor = self._begin_to_govern()
+        while self._governor.looking and self._recorder.problem is None:
+            self._step("governing")
+        self._warmed = self._clock()  # what was asked for begins now
+        index = self._recorder.steps.index
+        self._eta = LiveForecast(self._recorder.path, replace(self._recorder.info, warmup=index))
+
     def _finish(self) -> None:
         """Traced steps that a short run still lacks, and the sizes of what it holds.
 
@@ -318,22 +348,24 @@ class _Loop:
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case.
-        for _ in range(max(wanted - recorder.windows, 0)):
-            clean = LEAST_CLEAN if recorder.windows else 0
+        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+            clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
-            if recorder.windows and self._clock() + needed > until:
+            if self._steps.traced_steps and self._clock() + needed > until:
                 recorder.note(
-                    f"traced steps: {recorder.windows}, not {wanted}: more would have taken {words}"
+                    f"traced steps: {self._steps.traced_steps}, not {wanted}: more would have taken {words}"
                 )
                 break
             for _ in range(clean):
                 self._step("tracing")
-            recorder.trace_next()
+            self._steps.trace_next()
             self._step("tracing")
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
-        if settings.canary and recorder.problem is None:
-            canary.watch(recorder, canary.AFTER)
-        _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
+        # As before the training: no cap of the clocks may pass for a machine that changed.
+        with nullcontext() if self._governor is None else self._governor.released():
+            if settings.canary and recorder.problem is None:
+                canary.watch(recorder, canary.AFTER)
+            _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
@@ -376,7 +408,7 @@ class _Loop:
                 device = None
                 if processor != "cpu":
                     device = self._trainer.engine.device_memory(processor)
-                    self._recorder.note_device_memory()  # peaks are reset at each operation
+                    self._steps.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:
             self._recorder.note(f"memory by category is not known: {error}")
@@ -433,12 +465,14 @@ class _Loop:
             done: Share of this stage, of one whose end is known.
         """
         share, left_s = self._whole(stage, done)
-        steps = self._recorder.index
+        steps = self._steps.index
         self._tell(Progress(stage=stage, share=share, steps=steps, ahead=_about(left_s)))
 
     def _whole(self, stage: str, done: float = 0.0) -> tuple[float, float]:
         """Share of the whole run that is done, and about how many s what follows the measured steps takes yet."""
         following = self._following()
+        if stage == "governing":  # what is asked for has not begun
+            return 0.0, 0.0
         stages = list(following)
         at = stages.index(stage) if stage in following else 0
         left_s = sum(following[name] for name in stages[at:])
@@ -451,10 +485,10 @@ class _Loop:
 
     def _following(self) -> dict[str, float]:
         """About how many s each stage takes that follows the measured steps, in order."""
-        settings, recorder = self._settings, self._recorder
+        settings = self._settings
         step_s = (self._clock() - self._begun) * 1e-9 / max(self._clean, 1) if self._begun else 0.0
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
-        windows = max(wanted - recorder.windows, 0)
+        windows = max(wanted - self._steps.traced_steps, 0)
         tracing_s = windows * (LEAST_CLEAN * step_s + max(step_s, self._window_ns * 1e-9))
         took = self._clock() - self._begun
         room_s = max(self._until(took)[0] - self._clock(), 0.0) * 1e-9
@@ -479,30 +513,35 @@ class _Loop:
             steps.abandon()
             raise
         steps.end(begun, loss)
-        traced = marked and recorder.windows > self._windows
+        traced = marked and steps.traced_steps > self._windows
         if traced:
-            self._windows = recorder.windows
+            self._windows = steps.traced_steps
             self._window_ns = self._clock() - begin
-        counts = not (traced or self._after_traced)
+        alike = not (traced or self._after_traced)
+        counts = alike and not (self._governor is not None and self._governor.looking)
         self._clean += counts
         if self._sustaining is not None:
             self._sustain(begin, counts)
+        if self._governor is not None:
+            self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
         if not math.isfinite(loss) and not self._diverged:
             self._diverged = True
             recorder.note(
-                f"the loss is not a finite number from step {recorder.index - 1} on: "
+                f"the loss is not a finite number from step {steps.index - 1} on: "
                 "what was timed is not a training that works"
             )
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now
             detail = "" if self._sustaining is None else self._sustaining.state
+            if self._governor is not None:
+                detail = ", ".join(filter(None, (detail, self._governor.state)))
             training = stage == "training"
             share, after_s = self._whole(stage)
             self._tell(
                 Progress(
-                    stage=stage, share=share, steps=recorder.index, loss=loss, said=detail,
+                    stage=stage, share=share, steps=steps.index, loss=loss, said=detail,
                     ahead=self._eta.words(after_s) if training else _about(after_s),
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )
@@ -518,8 +557,8 @@ class _Loop:
 
 
 def _about(seconds: float) -> str:
-    """Time left of what follows the measured steps, in words."""
-    return f"about {max(round(seconds), 1)} s left"
+    """Time left of what follows the measured steps, in words; "" where that is not known."""
+    return f"about {max(round(seconds), 1)} s left" if seconds else ""
 
 
 def main() -> int:
@@ -537,7 +576,7 @@ def main() -> int:
         settings = TrainingSettings(**json.loads(sys.argv[2]))
         recorder = train(
             settings,
-            lambda progress: say({"progress": asdict(progress)}),
+            lambda progress: say({"progress": progress.to_dict()}),
             lambda text: say({"warning": text}),
         )
     except WattstepError as error:

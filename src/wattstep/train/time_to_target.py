@@ -63,7 +63,7 @@ class TimeToTarget:
         with self._recorder.exclude("evaluation"):
             scores = self._evaluate()
             self._write(scores)
-        self._step = self._recorder.index
+        self._step = self._recorder.steps.index
         self._best = self._goal.better(self._best, scores[self._goal.measure])
         if self._goal.reached_by(scores):
             return True
@@ -76,7 +76,7 @@ class TimeToTarget:
 
     def _due(self) -> bool:
         if self._every is not None:
-            return self._recorder.index - self._step >= self._every
+            return self._recorder.steps.index - self._step >= self._every
         return time.perf_counter_ns() >= self._next_ns
 
     def _evaluate(self) -> dict[str, float]:

@@ -99,7 +99,7 @@ class Attributor:
             unit="s",
             rows=compensated.time_s,
             unattributed=compensated.unattributed_s,
-            status=Status.ATTRIBUTED,
+            status=weakest([Status.ATTRIBUTED, self._series.steps.status]),
             source=self._traced_by,
             method="traced time less the cost of its events, on the scale of clean steps",
         )

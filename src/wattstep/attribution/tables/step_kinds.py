@@ -315,7 +315,7 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[StepKind]
                 value=len(mine) / max(len(clean), 1), unit="ratio", status=Status.COUNTED,
                 n=len(clean), source="clean steps", method=f"turn of {len(kinds.rotation)} steps",
             )  # fmt: skip
-            time = mean_figure(steps.seconds[mine], "s", CLOCK, Status.MEASURED)
+            time = mean_figure(steps.seconds[mine], "s", CLOCK, steps.status)
         else:
             share = share_figure(traced, len(kinds.of_window), "traced steps")
             time = missing("s", UNKNOWN)

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from math import prod
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +38,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
 from wattstep.schema.step_graph import (
     Convolution,
+    Recurrent,
     StepFamily,
     StepGraph,
     alike,
@@ -60,8 +63,9 @@ NEEDS_VALUES: Final = (
     RuntimeError,
 )
 # Beside torch's own, what workloads load and what shows in the memory of their process.
-LIBRARIES: Final = ("PIL", "transformers")
+LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 LSTM: Final = "mkldnn_rnn_layer.default"
+GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
 
 
@@ -108,7 +112,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
         return made
 
-    def graph(self, batch_size: int, model: torch.nn.Module) -> StepGraph:
+    def graph(self, batch_size: int, model: torch.nn.Module, *, accumulate: int = 1) -> StepGraph:
         """What was noted, once the capture has been left."""
         count = len(self.sizes)
         _, *names = self._names
@@ -132,6 +136,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         called = tuple("aten::" + name.split(".")[1] for name, _, _ in names)
         return StepGraph(
             batch_size=batch_size,
+            accumulate=accumulate,
             names=called,
             kinds=tuple(
                 "optimizer" if phase == "optimizer" else kind_of(name)
@@ -148,6 +153,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             freed=np.array([count + 1] * len(lasting) + freed, np.int64),
             counts=count_model(model),
             convolutions=self.convolutions,
+            recurrent=_recurrent(model),
             libraries=tuple(name for name in LIBRARIES if name in sys.modules),
         )
 
@@ -182,9 +188,27 @@ def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
     )
 
 
+def _recurrent(model: torch.nn.Module) -> dict[str, Recurrent]:
+    """Shapes of recurrent modules by path."""
+    return {
+        path: Recurrent(
+            gates=GATES.get(module.mode, 1),
+            inputs=module.input_size,
+            hidden=module.hidden_size,
+            layers=module.num_layers,
+            directions=2 if module.bidirectional else 1,
+        )
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.RNNBase)
+    }
+
+
 def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
     """FLOPs, bytes read and bytes written of a call."""
     name = f"aten::{func.overloadpacket.__name__}"
+    if func.namespace == "wattstep":  # of an offload: copies of whole storages
+        size = next(each for each in args if isinstance(each, int))
+        return 0, size, size
     flops = flops_of(
         name,
         [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in args],
@@ -257,6 +281,12 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         for size in FAKE
     )
     if small.notes:  # it really runs: at a small batch
+        if not alike(small, large):
+            raise InvalidValueError(
+                f"{small.notes[0]}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
+                "be predicted; one whose samples are of one size can",
+                id="data-dependent",
+            )
         note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
         third = capture_at(
@@ -285,11 +315,26 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
 
 
 def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    """What is wrong in one line, with the last line of code on the way there that is none of torch's or the engine's."""
+    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    own = [Path(torch.__file__).parent, Path(__file__).parent]
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in own)
+    ]
+    if not frames:
+        return message
+    return f"{message}, in line {frames[-1].lineno} of {Path(frames[-1].filename).name}"
 
 
 def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
-    with _threads_kept(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with (
+        _threads_kept(),
+        torch.random.fork_rng(devices=[]),
+        warnings.catch_warnings(),
+        _young(fake),
+    ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
         mode: AbstractContextManager[Any] = (
@@ -306,9 +351,10 @@ def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: 
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(preparation.batch_size, trainer.model)
-    del trainer, taking, losses
-    gc.collect()  # the next capture is to see tensors of its own alone
+        graph = taking.graph(
+            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+        )
+        del trainer, taking, losses
     return graph
 
 
@@ -323,6 +369,24 @@ class _Marks:
             with self._taking.paused():
                 self._optimizer.step()
         self._taking.phase(name)
+
+
+@contextmanager
+def _young(fake: bool) -> Iterator[None]:
+    """What is made within is gone in the end, so that the next capture sees tensors of its own alone.
+
+    Without values nothing is collected meanwhile: what is made stays young, and only that is
+    looked through in the end, not all that the process has.
+    """
+    collects = gc.isenabled()
+    if fake:
+        gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(0 if fake else 2)
+        if collects:
+            gc.enable()
 
 
 @contextmanager

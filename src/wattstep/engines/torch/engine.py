@@ -39,7 +39,9 @@ class TorchEngine(Engine):
 
     name = "torch"
     processors = PROCESSORS
-    options = ("channels_last", "compiled")
+    options = (
+        "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer", "offload",
+    )  # fmt: skip
 
     def load(self) -> None:
         """As `Engine.load`."""

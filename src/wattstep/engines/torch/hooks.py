@@ -79,15 +79,7 @@ class TorchHooks:
         dataloader._BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign,assignment]
 
     def _wrap_backward(self) -> None:
-        plain = torch.autograd.backward
-
-        @functools.wraps(plain)
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            result = plain(*args, **kwargs)
-            self._step_ended()
-            return result
-
-        torch.autograd.backward = backward
+        torch.autograd.backward = self._ends_step(torch.autograd.backward)
 
     def _wrap_optimizers(self) -> None:
         """An update, and a step, ends when the optimizer's has returned, its own hooks included.
@@ -149,7 +141,10 @@ class TorchHooks:
         module = importlib.import_module(module_name)
         *path, last = name.split(".")
         owner = functools.reduce(getattr, path, module)
-        plain: Callable[..., Any] = getattr(owner, last)
+        setattr(owner, last, self._ends_step(getattr(owner, last)))
+
+    def _ends_step(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function with whose return a step ends."""
 
         @functools.wraps(plain)
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -157,7 +152,7 @@ class TorchHooks:
             self._step_ended()
             return result
 
-        setattr(owner, last, called)
+        return called
 
     def _step_ended(self) -> None:
         self._steps += 1

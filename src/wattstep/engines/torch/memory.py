@@ -335,7 +335,9 @@ def bytes_by_category(device: str) -> dict[str, int]:
 
 def _tensors_there() -> list[torch.Tensor]:
     """All tensors that Python holds; by their type alone, since any object may lie about its class."""
-    return [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+    objects = gc.get_objects()
+    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
+    return [each for each in objects if type(each) in kinds]
 
 
 def _storage_of(tensor: torch.Tensor) -> Any:

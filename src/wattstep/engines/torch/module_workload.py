@@ -19,7 +19,8 @@ from wattstep.schema.workload import (
     Specification,
     WorkloadFacts,
 )
-from wattstep.workloads.torch.workload import OPTIMIZERS, make_optimizer
+from wattstep.workloads.torch.freezing import freeze
+from wattstep.workloads.torch.workload import make_optimizer
 
 
 class ModuleWorkload:
@@ -27,17 +28,9 @@ class ModuleWorkload:
 
     Args:
         source: What gives it.
-
-    Raises:
-        InvalidValueError: There is no such optimizer.
     """
 
     def __init__(self, source: ModuleSource) -> None:
-        if source.optimizer.name not in OPTIMIZERS:
-            known = ", ".join(sorted(OPTIMIZERS))
-            raise InvalidValueError(
-                f"--optimizer {source.optimizer.name}: there are {known}", id="unknown-optimizer"
-            )
         self._source = source
         self.facts = WorkloadFacts(
             name=source.name,
@@ -56,8 +49,9 @@ class ModuleWorkload:
         """Builds the module and its optimizer.
 
         Raises:
-            InvalidValueError: What makes it gives no module, or one without parameters that train.
+            InvalidValueError: A setting does not fit, what makes it gives no module, or one without parameters that train.
         """
+        preparation.check(self.facts)
         source = self._source
         made = source.make
         model = _copied(made) if isinstance(made, nn.Module) else made()
@@ -70,12 +64,8 @@ class ModuleWorkload:
             raise InvalidValueError(
                 f"{source.name} has no parameters that train", id="nothing-to-train"
             )
-        try:
-            optimizer = make_optimizer(source.optimizer, model, preparation)
-        except TypeError as error:  # of a setting that this optimizer does not have
-            raise InvalidValueError(
-                f"--optimizer {source.optimizer.name}: {error}", id="malformed-optimizer"
-            ) from error
+        freeze(model, preparation)
+        optimizer = make_optimizer(source.optimizer, model, preparation)
         return ModuleTraining(model, optimizer, source, preparation.batch_size)
 
 

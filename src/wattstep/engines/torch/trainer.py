@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
+from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
+from wattstep.engines.torch.gpu import facts
 from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.engines.torch.offload import Offload
 from wattstep.engines.torch.parts import optimizers_told
 from wattstep.engines.torch.precision import (
     AMPERE,
@@ -25,6 +29,7 @@ from wattstep.engines.torch.precision import (
 )
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import compile_model, compiling, lay_channels_last
+from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
 from wattstep.schema.run_documents import ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
@@ -67,6 +72,17 @@ class TorchTrainer(Trainer):
             self._set_numerics(precision)
         if threads is not None:
             torch.set_num_threads(threads)
+        optimizer = preparation.optimizer
+        if (
+            optimizer is not None
+            and optimizer.name.startswith("paged")
+            and self._device.type == "cpu"
+        ):
+            raise InvalidValueError(
+                f"--optimizer {optimizer.name}: state is paged out of a GPU's memory; "
+                f"on a CPU there is {optimizer.name.removeprefix('paged-')}",
+                id="needs-gpu",
+            )
         with optimizers_told(preparation):
             self.training = workload.prepare(preparation)
         self.model: torch.nn.Module = self.training.model
@@ -79,7 +95,7 @@ class TorchTrainer(Trainer):
         self._autocast = autocast_of(precision, self._device)
         self._scaling = Scaling(self._device) if precision == "amp-fp16" else None
         self._steps = 0
-        shaped = preparation.channels_last or preparation.compiled
+        shaped = preparation.channels_last or preparation.compiled or preparation.checkpointing
         if processor != "cpu" or precision == "bf16" or shaped:
             preparation.begin("model")  # which changes in place, now that optimizers hold it
         if processor != "cpu":
@@ -90,10 +106,26 @@ class TorchTrainer(Trainer):
             lay_channels_last(self.model, workload.facts.name)
         if preparation.compiled:
             compile_model(self.model)
+        if preparation.checkpointing:
+            checkpoint_blocks(self.model, workload.facts.name)
+        self._explaining: Callable[[], AbstractContextManager[None]] = (
+            partial(explaining, workload.facts.name) if preparation.checkpointing else nullcontext
+        )
+        self._saving = self._offloading(preparation.offload)
         self._compiled = preparation.compiled
         one = len(self.updates) == 1 and self._accumulate == 1
         plain_precision = precision in ("fp32", "bf16")
-        self._plain = one and plain_precision and processor == "cpu" and not self._compiled
+        strategies = preparation.checkpointing or preparation.offload
+        plain = one and plain_precision and processor == "cpu"
+        self._plain = plain and not (self._compiled or strategies)
+
+    def _offloading(self, wanted: bool) -> Callable[[], AbstractContextManager[None]]:
+        """What a forward pass runs in, so that what it saves goes elsewhere."""
+        if not wanted:
+            return nullcontext
+        device = self._device
+        shared = device.type == "cpu" or facts(torch.cuda, str(device))["shares_memory"]
+        return Offload(self.model, device, shared=shared).active
 
     def _set_numerics(self, precision: str) -> None:
         """What a GPU rounds, stated for both ways that it may."""
@@ -166,11 +198,12 @@ class TorchTrainer(Trainer):
             if self._device.type != "cpu":
                 batch = move(batch, self._device)
             mark("forward")
-            with self._autocast():
+            with self._autocast(), self._saving():
                 loss = update.loss(batch)
             mark("backward")
             part = loss / self._accumulate if self._accumulate > 1 else loss
-            (part if self._scaling is None else self._scaling.scaled(part)).backward()
+            with self._explaining():
+                (part if self._scaling is None else self._scaling.scaled(part)).backward()
             losses.append(loss.detach())
         mark("optimizer")
         if self._scaling is None:
@@ -192,18 +225,18 @@ class TorchTrainer(Trainer):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step, from the tensors themselves."""
         model = self.model
-        state = [
-            value
+        state = {
+            id(value): value  # tables of 8-bit states are shared by all
             for update in self.updates
             for values in update.optimizer.state.values()
             for value in values.values()
             if isinstance(value, torch.Tensor)
-        ]
+        }
         return {
             "parameters": _size(model.parameters()),
             "buffers": _size(model.buffers()),
             "gradients": _size(p for p in model.parameters() if p.requires_grad),
-            "optimizer_state": _size(state),
+            "optimizer_state": _size(state.values()),
         }
 
     def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker:

@@ -33,7 +33,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
     bound = (time.value or 0.0) * gained
     if bound < WORTH * facts.step_s:
         return Missing(
-            f"{100 * ((time.value or 0.0) / facts.step_s):.1f} % of a step is convolutions"
+            f"{100 * (time.value or 0.0) / facts.step_s:.1f} % of a step is convolutions"
         )
     assert facts.placed is not None
     saving = with_higher_ceilings(
@@ -46,7 +46,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
     )
     return Advice(
         title="Store images with their channels last",
-        why=f"{100 * ((time.value or 0.0) / facts.step_s):.0f} % of a step is convolutions, and a measured one "
+        why=f"{100 * (time.value or 0.0) / facts.step_s:.0f} % of a step is convolutions, and a measured one "
         f"ran {last.value / first.value:.2g} times as fast with channels last.",
         gain=gain_of(
             saving,

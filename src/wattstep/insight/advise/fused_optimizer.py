@@ -44,7 +44,7 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
     saving = Saving(value=value, low=0.0, high=time)
     return Advice(
         title="Use a fused optimizer",
-        why=f"The optimizer's operations take {100 * ((facts.optimizer_time.value or 0.0) / step):.0f} % of a "
+        why=f"The optimizer's operations take {100 * (facts.optimizer_time.value or 0.0) / step:.0f} % of a "
         f"step, the code between them {100 * gap / step:.0f} %: {calls:.0f} calls, one parameter after another.",
         gain=gain_of(
             saving,

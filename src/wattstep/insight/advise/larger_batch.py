@@ -30,7 +30,7 @@ def larger_batch(facts: Facts) -> Advice | Missing:
     least = saving.value if fitted is not None else _fixed_s(facts) / TIMES
     if saving.value < WORTH * step:
         return Missing(
-            f"{100 * TIMES * saving.value / step:.1f} % of a step does not grow with its batch"
+            f"{100 * (TIMES * saving.value / step):.1f} % of a step does not grow with its batch"
         )
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",
@@ -45,7 +45,7 @@ def larger_batch(facts: Facts) -> Advice | Missing:
 
 def _why(saving: Saving, step: float, least: float) -> str:
     """Sentence on the time that does not grow with the batch, and how much of that is only likely."""
-    about, surely = (f"{100 * TIMES * seconds / step:.0f} %" for seconds in (saving.value, least))
+    about, surely = (f"{100 * (TIMES * seconds / step):.0f} %" for seconds in (saving.value, least))
     if about == surely:
         return (
             f"About {about} of a step costs the same whatever its batch: code between operations, "

@@ -90,7 +90,7 @@ def _row(what: str, change: Change, index: IntArray) -> Row:
         "step": int(index[change.index]),
         "before": change.before,
         "after": change.after,
-        "change": f"{after / before - 1:+.1%}" if before and after is not None else None,
+        "change": f"{100 * (after / before - 1):+.1f} %" if before and after is not None else None,
     }
 
 

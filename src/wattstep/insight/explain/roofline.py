@@ -127,7 +127,7 @@ def _ceilings(run: Run, ceilings: Ceilings) -> dict[str, Figure]:
 def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> list[str]:
     step = run.breakdown.step_time.value or np.nan
     parts = [
-        f"{100 * ((figure.value or 0.0) / step):.0f} % in operations {WORDS[bound]}"
+        f"{100 * (figure.value or 0.0) / step:.0f} % in operations {WORDS[bound]}"
         for bound, figure in bounds.items()
         if figure.value
     ]

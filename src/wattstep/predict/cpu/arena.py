@@ -12,7 +12,7 @@ to the system once there is twice the threshold of it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 PAGE: Final = 4096
@@ -74,11 +74,9 @@ class Arena:
         self._kept: dict[int, list[int]] = {}
         self._fast: dict[int, list[int]] = {}
         self._fast_count = 0
-        self._unsorted: deque[int] = deque()
-        self._free: dict[
-            int, int | None
-        ] = {}  # merged free chunks; with the bin's size once sorted
-        self._waiting = 0  # of `_unsorted` those that still are there
+        self._unsorted: OrderedDict[int, None] = OrderedDict()
+        # Merged free chunks: the size of the bin, or 0 while they are in `_unsorted`.
+        self._free: dict[int, int] = {}
         self._bins: dict[int, list[int]] = {}
         self._sizes: list[int] = []  # of `_bins`, sorted
         self._remainder: int | None = None
@@ -124,8 +122,10 @@ class Arena:
     # --- taking ------------------------------------------------------------------------------
 
     def _take(self, need: int) -> int:
-        if need <= FAST and self._fast.get(need):
-            return self._hand_out(self._fast[need], need, fast=True)
+        if need <= FAST:
+            fast = self._fast.get(need)
+            if fast:
+                return self._hand_out(fast, need, fast=True)
         if need < SMALL:
             group = self._bins.get(need)
             if group:
@@ -133,9 +133,11 @@ class Arena:
         elif self._fast_count:
             self._merge_fast()
         while True:
-            block = self._of_unsorted(need)
-            if block is None:
-                block = self._of_bins(need)
+            if self._unsorted:
+                block = self._of_unsorted(need)
+                if block is not None:
+                    return block
+            block = self._of_bins(need)
             if block is not None:
                 return block
             if self._end - self._top >= need + LEAST:
@@ -169,28 +171,31 @@ class Arena:
 
     def _of_unsorted(self, need: int) -> int | None:
         """A chunk of just this size among those freed since; the others go to their bins."""
+        unsorted, sizes, free, bins = self._unsorted, self._size, self._free, self._bins
         kept = False
-        while self._unsorted:
-            block = self._unsorted.popleft()
-            if self._free.get(block, 0) is not None:
-                continue  # it was merged meanwhile
-            size = self._size[block]
-            if (
-                need < SMALL
-                and self._waiting == 1
-                and block == self._remainder
-                and size > need + LEAST
-            ):
-                self._waiting -= 1
-                del self._free[block]
-                self._remainder = self._split(block, need)
-                self._set_free(self._remainder)
-                return block
-            self._waiting -= 1
+        while unsorted:
+            block, _ = unsorted.popitem(last=False)
+            size = sizes[block]
             if size != need:
-                self._sort(block, size)
+                if (
+                    need < SMALL
+                    and block == self._remainder
+                    and not unsorted
+                    and size > need + LEAST
+                ):
+                    del free[block]
+                    self._remainder = self._split(block, need)
+                    self._set_free(self._remainder)
+                    return block
+                group = bins.get(size)
+                if group:
+                    group.append(block)
+                else:
+                    bins[size] = [block]
+                    insort(self._sizes, size)
+                free[block] = size
                 continue
-            del self._free[block]
+            del free[block]
             group = self._kept.setdefault(size, [])
             if size > KEPT or len(group) >= KEPT_EACH:
                 return block
@@ -200,16 +205,20 @@ class Arena:
 
     def _of_bins(self, need: int) -> int | None:
         """The smallest chunk that fits, split; of several the one that is found first."""
-        place = bisect_left(self._sizes, need)
-        if place == len(self._sizes):
+        ordered = self._sizes
+        place = bisect_left(ordered, need)
+        if place == len(ordered):
             return None
-        size = self._sizes[place]
+        size = ordered[place]
         group = self._bins[size]
-        if size < SMALL or len(group) == 1:
-            block = group[0]
+        if len(group) == 1:
+            block = group.pop()
+            del ordered[place]
+        elif size < SMALL:
+            block = group.pop(0)
         else:
-            block = group[-1] if need >= SMALL and _bin(size) == _bin(need) else group[1]
-        self._unlink(block)
+            block = group.pop(-1 if need >= SMALL and _bin(size) == _bin(need) else 1)
+        del self._free[block]
         if size - need >= LEAST:
             rest = self._split(block, need)
             self._set_free(rest)
@@ -248,16 +257,20 @@ class Arena:
     def _release(self, block: int) -> None:
         size = self._size[block]
         if size <= KEPT:
-            kept = self._kept.setdefault(size, [])
+            kept = self._kept.get(size)
+            if kept is None:
+                self._kept[size] = [block]
+                return
             if len(kept) < KEPT_EACH:
                 kept.append(block)
                 return
-        if size <= FAST:
-            self._fast.setdefault(size, []).append(block)
-            self._fast_count += 1
-            return
+            if size <= FAST:
+                self._fast.setdefault(size, []).append(block)
+                self._fast_count += 1
+                return
         if self._merge(block) >= MERGES:
-            self._merge_fast()
+            if self._fast_count:
+                self._merge_fast()
             if self._end - self._top >= self._trim_from:
                 self._end -= (self._end - self._top - LEAST - 1 - PAD) // PAGE * PAGE
                 self._touched = min(self._touched, self._end)
@@ -265,68 +278,71 @@ class Arena:
     def _merge_fast(self) -> None:
         self._fast_count = 0
         for size in sorted(self._fast):
-            for block in reversed(self._fast[size]):
-                self._merge(block)
-            self._fast[size] = []
+            blocks = self._fast[size]
+            while blocks:
+                self._merge(blocks.pop())
 
     def _merge(self, block: int) -> int:
         """A chunk is free, and one with its free neighbours. Returns its size."""
-        before = self._before.get(block)
-        if before is not None and before in self._free:
-            self._unlink(before)
-            self._swallow(before, block)
-            block = before
-        after = block + self._size[block]
+        # The innermost function of a replay: what `_unlink` and `_set_free` do stands in it.
+        sizes, before, free, unsorted = self._size, self._before, self._free, self._unsorted
+        size = sizes[block]
+        after = block + size
+        ahead = before.get(block)
+        if ahead is not None and ahead in free:
+            if free[ahead]:
+                self._unlink(ahead)
+            else:
+                del free[ahead], unsorted[ahead]
+            del before[block], sizes[block]
+            block = ahead
+            size = after - block
+            if after != self._top:
+                before[after] = block
+            sizes[block] = size
         if after == self._top:
-            self._top, self._last = block, self._before.pop(block, None)
-            del self._size[block]
+            self._top, self._last = block, before.pop(block, None)
+            del sizes[block]
             return self._end - self._top
-        if after in self._free:
-            self._unlink(after)
-            self._swallow(block, after)
-        self._set_free(block)
-        return self._size[block]
+        if after in free:
+            if free[after]:
+                self._unlink(after)
+            else:
+                del free[after], unsorted[after]
+            del before[after]
+            end = after + sizes.pop(after)
+            size = end - block
+            sizes[block] = size
+            if end == self._top:
+                self._last = block
+            else:
+                before[end] = block
+        free[block] = 0
+        unsorted[block] = None
+        return size
 
     # --- chunks ------------------------------------------------------------------------------
 
     def _split(self, block: int, size: int) -> int:
         """Cuts a chunk after so many bytes; returns the rest."""
-        rest = block + size
-        self._resize(rest, self._size[block] - size)
-        self._size[block] = size
+        sizes, rest = self._size, block + size
+        after = block + sizes[block]
+        sizes[rest] = after - rest
+        sizes[block] = size
         self._before[rest] = block
+        if after == self._top:
+            self._last = rest
+        else:
+            self._before[after] = rest
         return rest
 
-    def _swallow(self, block: int, after: int) -> None:
-        self._before.pop(after, None)
-        self._resize(block, self._size[block] + self._size.pop(after))
-
-    def _resize(self, block: int, size: int) -> None:
-        self._size[block] = size
-        after = block + size
-        if after == self._top:
-            self._last = block
-        else:
-            self._before[after] = block
-
     def _set_free(self, block: int) -> None:
-        self._free[block] = None
-        self._unsorted.append(block)
-        self._waiting += 1
-
-    def _sort(self, block: int, size: int) -> None:
-        group = self._bins.setdefault(size, [])
-        if not group:
-            insort(self._sizes, size)
-        group.append(block)
-        self._free[block] = size
+        self._free[block] = 0
+        self._unsorted[block] = None
 
     def _unlink(self, block: int) -> None:
+        """Takes a sorted chunk out of its bin."""
         size = self._free.pop(block)
-        if size is None:
-            self._waiting -= 1
-            self._unsorted.remove(block)
-            return
         group = self._bins[size]
         group.remove(block)
         if not group:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep import boards
+from wattstep.boards import text_of
 from wattstep.boards.table import Board
 from wattstep.schema.run_documents import Cluster, DeviceFacts
 
@@ -61,7 +62,7 @@ def describe(root: Path = Path("/")) -> DeviceFacts:
     Whether it is virtual, too: `virtual` is None where nothing tells. `board` is the name of its
     table, `power_mode` what nvpmodel of a Jetson is set to; None where there is none.
     """
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpuinfo = text_of(root / "proc/cpuinfo")
     fields = {
         key.strip(): value.strip()
         for key, _, value in (line.partition(":") for line in cpuinfo.splitlines())
@@ -88,35 +89,28 @@ def describe(root: Path = Path("/")) -> DeviceFacts:
     }
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip()
-    except OSError:
-        return ""
-
-
 def _model(root: Path) -> str:
-    tree = _text(root / "proc/device-tree/model")
+    tree = text_of(root / "proc/device-tree/model")
     if tree:
         return tree
-    vendor, product = (_text(root / "sys/class/dmi/id" / name) for name in _VENDORS)
+    vendor, product = (text_of(root / "sys/class/dmi/id" / name) for name in _VENDORS)
     return " ".join(part for part in (vendor, product) if part) or "unknown machine"
 
 
 def _hypervisor(root: Path, fields: dict[str, str]) -> str | None:
     if "hypervisor" not in fields.get("flags", "").split():
         return None
-    kind = _text(root / "sys/hypervisor/type") or _text(root / "sys/class/dmi/id/sys_vendor")
+    kind = text_of(root / "sys/hypervisor/type") or text_of(root / "sys/class/dmi/id/sys_vendor")
     return kind or "unnamed"
 
 
 def _memory(root: Path) -> int | None:
-    match = re.search(r"^MemTotal:\s*([0-9]+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    match = re.search(r"^MemTotal:\s*([0-9]+) kB", text_of(root / "proc/meminfo"), re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 
 def _system(root: Path) -> str:
-    for line in _text(root / "etc/os-release").splitlines():
+    for line in text_of(root / "etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
     return platform.system()
@@ -134,13 +128,13 @@ def clusters(root: Path, board: Board | None) -> list[Cluster]:
             {"kind": each.kind, "cores": list(each.cores), "max_hz": each.max_hz}
             for each in board.clusters
         ]
-    kinds = _kinds(_text(root / "proc/cpuinfo"))
+    kinds = _kinds(text_of(root / "proc/cpuinfo"))
     groups: dict[tuple[Any, ...], list[int]] = {}
     for core in sorted(kinds):
         folder = root / _CPUS / f"cpu{core}"
-        shared = _numbers(_text(folder / "cpufreq/related_cpus"))
+        shared = _numbers(text_of(folder / "cpufreq/related_cpus"))
         max_hz = _max_hz(folder)
-        capacity = _text(folder / "cpu_capacity")
+        capacity = text_of(folder / "cpu_capacity")
         own = shared if len(shared) > 1 else ()
         groups.setdefault((kinds[core], own, max_hz, capacity), []).append(core)
     return [
@@ -175,18 +169,18 @@ def caches(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
     """
     sizes: dict[str, tuple[int, int]] = {}
     for folder in sorted((root / _CPUS / "cpu0/cache").glob("index[0-9]*")):
-        size = re.fullmatch(r"(\d+)K", _text(folder / "size"))
-        level = _text(folder / "level")
-        if size is None or _text(folder / "type") == "Instruction" or level in ("", "1"):
+        size = re.fullmatch(r"(\d+)K", text_of(folder / "size"))
+        level = text_of(folder / "level")
+        if size is None or text_of(folder / "type") == "Instruction" or level in ("", "1"):
             continue
-        sharing = _text(folder / "shared_cpu_map").replace(",", "")
+        sharing = text_of(folder / "shared_cpu_map").replace(",", "")
         cores = bin(int(sharing, 16)).count("1") if re.fullmatch("[0-9a-f]+", sharing) else 1
         sizes[f"L{level}"] = (int(size[1]) * 1024, max(cores, 1))
     return sizes
 
 
 def _max_hz(folder: Path) -> float | None:
-    text = _text(folder / "cpufreq/cpuinfo_max_freq")
+    text = text_of(folder / "cpufreq/cpuinfo_max_freq")
     return int(text) * 1e3 if text.isdecimal() else None
 
 
@@ -198,7 +192,7 @@ def _governors(root: Path) -> dict[str, str]:
     """Governors of the clock, by cpufreq policy, and of the GPU and other devices."""
     policies = sorted((root / _CPUS / "cpufreq").glob("policy[0-9]*/scaling_governor"))
     devices = sorted((root / "sys/class/devfreq").glob("*/governor"))
-    return {path.parent.name: text for path in (*policies, *devices) if (text := _text(path))}
+    return {path.parent.name: text for path in (*policies, *devices) if (text := text_of(path))}
 
 
 def power_mode(root: Path) -> str | None:
@@ -206,11 +200,11 @@ def power_mode(root: Path) -> str | None:
 
     Numbers mean other modes on other boards and releases; names are compared.
     """
-    match = re.search(r"pmode:\s*(\d+)", _text(root / "var/lib/nvpmodel/status"))
+    match = re.search(r"pmode:\s*(\d+)", text_of(root / "var/lib/nvpmodel/status"))
     if match is None:
         return None
     number = int(match[1])
-    listed = _text(root / "etc/nvpmodel.conf")
+    listed = text_of(root / "etc/nvpmodel.conf")
     for line in re.finditer(r"<\s*POWER_MODEL\s+([^>]*)>", listed):
         words = dict(re.findall(r"(\w+)=(\S+)", line[1]))
         if words.get("ID") == str(number) and "NAME" in words:

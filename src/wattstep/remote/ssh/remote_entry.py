@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -57,7 +57,7 @@ class News:
         if progress.stage == self._stage and now < self._next_s:
             return
         self._stage, self._next_s = progress.stage, now + PROGRESS_EVERY_S
-        self._say({"progress": asdict(progress)})
+        self._say({"progress": progress.to_dict()})
 
     def warn(self, text: str) -> None:
         """Writes a warning."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ _PHASE_COLORS = {
     "framework": "--framework",
     "idle": "--idle",
 }
+_FREE_COLORS = ("--series-6", "--series-1", "--series-5")  # of phases that somebody else named
 _SERIES_COLORS = (
     "--series-1",
     "--series-2",
@@ -79,7 +81,8 @@ class _Panel:
 
 def color_of(phase: str) -> str:
     """The name of the colour of a phase or a rest, the same in every chart."""
-    return _PHASE_COLORS.get(phase, "--other")
+    free = _FREE_COLORS[zlib.crc32(phase.encode(errors="replace")) % len(_FREE_COLORS)]
+    return _PHASE_COLORS.get(phase, free)
 
 
 def phases_of(phases: Iterable[str]) -> list[str]:

@@ -31,6 +31,7 @@ from wattstep.report.html.page import (
 )
 from wattstep.report.html.paper.readings import Readings, reading
 from wattstep.report.html.paper.section import paper_section
+from wattstep.report.html.parted import parted
 from wattstep.report.html.run import rankings, run_section
 from wattstep.report.html.shared import reasons_of, reasons_once, told_once, without_notes
 from wattstep.report.located import located
@@ -227,9 +228,11 @@ def _once(
     notes: set[str] = set()
     above = reasons_of(shared)
     if overview is not None:
-        overview = {**overview, "table": without_notes(overview["table"], above, notes)}
+        below = [reason for each in (shared, *left) for reason in reasons_of(each)]
+        overview = {**overview, "table": without_notes(overview["table"], below, notes)}
+    listed = shared["missing"]
     shared = reasons_once(shared, notes)
-    runs = [reasons_once(each, notes, above) for each in left]
+    runs = [reasons_once(each, notes, above, listed) for each in left]
     return {"runs": runs, "shared": shared, "overview": overview}
 
 
@@ -293,4 +296,5 @@ def _overview(reports: Sequence[RunReport], plots: Plots, answered: bool) -> dic
         "plots": rankings(rows, "run", {name: labels[name] for name in ranked}, plots)
         if related(reports)
         else [],
+        "parted": parted(reports),
     }

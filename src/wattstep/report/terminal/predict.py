@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from wattstep.predict import CpuPredictor, Prediction, Predictor
+from wattstep.predict import AnyPredictor, Prediction
 from wattstep.report.terminal.folding import has_room
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
@@ -28,7 +28,7 @@ ROWS = (
 
 def print_predictions(
     title: str,
-    predictor: Predictor | CpuPredictor,
+    predictor: AnyPredictor,
     predictions: Sequence[Prediction],
     console: Console,
     *,
@@ -115,7 +115,7 @@ def _heat(one: Prediction) -> list[str]:
 
 
 def _notes(
-    predictor: Predictor | CpuPredictor,
+    predictor: AnyPredictor,
     predictions: Sequence[Prediction],
     largest: tuple[int | None, int | None],
 ) -> list[str]:

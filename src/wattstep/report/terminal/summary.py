@@ -17,9 +17,10 @@ from rich.text import Text
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Division, Part, divisions, named_layers, spoken_layer
+from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
-from wattstep.report.terminal.run import STYLES
+from wattstep.report.terminal.run import STYLES, planned_table
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
@@ -128,7 +129,7 @@ def _parts(
     failures: Failures,
 ) -> Iterator[RenderableType]:
     """Parts of the screen, but for its end, each with what parts it from the next."""
-    for part in (_head, _figures, _bars, _rails, _costliest):
+    for part in (_head, _figures, _planned, _governed, _bars, _rails, _costliest):
         name = part.__name__.strip("_")
         made = failures.guard(name, partial(part, report, console, room), None)
         if made is not None:
@@ -216,6 +217,16 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
+
+
+def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:
+    """What a governor of the clocks decided."""
+    lines = [Text(text) for text in governor_sentences(report)]
+    return Group(*lines) if lines else None
+
+
+def _planned(report: RunReport, console: Console, room: _Room) -> Grid | None:
+    return planned_table(report)
 
 
 def _bars(report: RunReport, console: Console, room: _Room) -> Grid | None:

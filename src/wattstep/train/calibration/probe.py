@@ -130,6 +130,12 @@ class Probe:
         )
 
 
+class _ProbeNews(ChildNews, total=False):
+    """News of a child that measures; `probe` is a document of `Probe`."""
+
+    probe: Mapping[str, Any]
+
+
 def largest_cache() -> int:
     """Bytes of this machine's largest cache."""
     return max((size for size, _ in caches().values()), default=UNKNOWN_CACHE)
@@ -204,7 +210,7 @@ def probe_in_child(settings: ProbeSettings) -> Probe:
     """
     documents: list[Mapping[str, Any]] = []
 
-    def hear(news: ChildNews) -> None:
+    def hear(news: _ProbeNews) -> None:
         if "probe" in news:
             documents.append(news["probe"])
 
@@ -236,7 +242,7 @@ def main() -> int:
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
     try:
         probe = measure_probe(ProbeSettings(**json.loads(sys.argv[2])))
-        document: ChildNews = {"probe": probe.to_dict()}
+        document: _ProbeNews | ChildNews = {"probe": probe.to_dict()}
     except WattstepError as error:
         document = refusal_news(error)
     news.write(json.dumps(document) + "\n")

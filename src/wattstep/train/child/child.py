@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from wattstep.schema.processes import ChildNews, child_command, listen, outwait
+from wattstep.schema.processes import ChildNews, News, child_command, listen, outwait
 from wattstep.train.child import watchdog as watching
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.watchdog import Watchdog
@@ -25,8 +25,6 @@ SILENT_S = 1800.0
 FULL_SILENT_S = 300.0
 FULL_ROOM: Final = 64 * 1024**2
 _TAIL: Final = 65536  # bytes of a child's output that are looked into
-
-Hear = Callable[[ChildNews], None]
 
 
 @dataclass(kw_only=True)
@@ -115,10 +113,10 @@ class GuardedChild:
         self._watchdog = watchdog
         self._looked = 0.0
 
-    def follow(self, hear: Hear) -> Ending:
+    def follow(self, hear: Callable[[News], None]) -> Ending:
         """Waits for its end, and passes on what it says until then."""
 
-        def take(news: ChildNews) -> None:
+        def take(news: News) -> None:
             self._note(news)
             hear(news)
 

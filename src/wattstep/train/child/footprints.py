@@ -16,7 +16,7 @@ from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
 from wattstep.train.child.watchdog import find_watchdog
-from wattstep.train.memory.life import FootprintSettings, Life, Stage, measure
+from wattstep.train.memory.life import FootprintSettings, Life, LifeNews, Stage, measure
 
 
 @dataclass(kw_only=True)
@@ -31,7 +31,7 @@ class News:
     stage: str = "framework"
     life: Life = field(default_factory=lambda: Life(about={}, stages=()))
 
-    def take(self, news: ChildNews) -> None:
+    def take(self, news: LifeNews) -> None:
         """Keeps what one line says."""
         self.stage = news.get("stage", self.stage)
         if "life" in news:
@@ -59,7 +59,7 @@ def measure_in_child(
     """
     news_so_far, began_s = News(), time.monotonic()
 
-    def hear(news: ChildNews) -> None:
+    def hear(news: LifeNews) -> None:
         news_so_far.take(news)
         if "stage" in news:
             on_stage(news_so_far.stage)
@@ -113,7 +113,7 @@ def main() -> int:
     """Entry of the child process: the descriptor for news, and the settings."""
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
-    def say(document: ChildNews) -> None:
+    def say(document: LifeNews | ChildNews) -> None:
         news.write(json.dumps(document) + "\n")
 
     try:

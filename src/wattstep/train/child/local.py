@@ -12,7 +12,7 @@ from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
 from wattstep.schema.processes import ChildNews
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
-from wattstep.train.child.child import GuardedChild, Hear
+from wattstep.train.child.child import GuardedChild
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.loop import Progress
@@ -48,7 +48,9 @@ def start_training(
     )
 
 
-def heard_by(on_progress: Callable[[Progress], None], on_warning: Callable[[str], None]) -> Hear:
+def heard_by(
+    on_progress: Callable[[Progress], None], on_warning: Callable[[str], None]
+) -> Callable[[ChildNews], None]:
     """Passes on what a training says to those who want to know."""
 
     def hear(news: ChildNews) -> None:

@@ -59,7 +59,7 @@ def watch(recorder: Recorder, when: str, seconds: float = SECONDS, kind: str = N
             recorder.note(f"no canary {when} the training: {str(error) or 'memory ran out'}")
             return
         finally:
-            recorder.end_rest()
+            recorder.steps.end_span()
     if not result["right"]:
         recorder.note(WRONG)
     about = {"version": VERSION, "kind": kind, when: result}

@@ -199,7 +199,7 @@ class History:
         change = float(late.mean() / early.mean() - 1) if early.mean() > 0 else 0.0
         if abs(change) <= float(self.criterion.throughput_change or 0.0):
             return []
-        return [f"throughput changed by {change:+.1%} within {window:.0f} s"]
+        return [f"throughput changed by {100 * change:+.1f} % within {window:.0f} s"]
 
 
 def _keep(series: list[Sample], new: Sequence[Sample], back_s: float) -> None:

@@ -40,7 +40,7 @@ def stay_idle(
         say(1 - left / seconds)
         sleep(min(left, LOOK_EVERY_S))
         left -= LOOK_EVERY_S
-    recorder.end_rest()
+    recorder.steps.end_span()
 
 
 def wait_until_steady(
@@ -79,7 +79,7 @@ def wait_until_steady(
         sleep(LOOK_EVERY_S)
         now = clock()
         verdict = watch.look(now)
-    recorder.end_rest()
+    recorder.steps.end_span()
     document: SteadinessFacts = {
         "steady": verdict.steady if verdict.judged else None,
         "waited_s": round(now - began, 1),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
 from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
+from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.workload import kind_of
 from wattstep.train.memory.life import FootprintSettings, Life, Stage
 from wattstep.train.memory.step import StepFootprint
@@ -32,16 +35,18 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
     reason = None if failed is None else f"{failed.failed} (stage: {failed.name})"
     parts = breakdown(life)
     allocator = instruments_on(str(life.about.get("engine", ""))).device_allocator
-    names = {"workload": settings.workload, "title": settings.workload}
-    names_found = {**names, **{key: life.about[key] for key in names if key in life.about}}
+    about = life.about.copy()
+    if settings.strategies:
+        about["strategies"] = cast("TrainingOptions", settings.strategies)
     return Footprint(
-        **names_found,
+        workload=about.pop("workload", settings.workload),
+        title=about.pop("title", settings.workload),
         batch_size=settings.batch_size,
         accumulate=settings.accumulate,
         precision=settings.precision,
         processor=kind_of(settings.processor),
         gpu=None if life.device is None else life.device.name,
-        about={key: fact for key, fact in life.about.items() if key not in names},
+        about=about,
         memory_limit=limit,
         outcome="measured" if failed is None else "out of memory",
         reason=reason,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
@@ -17,14 +17,17 @@ from wattstep.record.sensors.machine import describe
 from wattstep.recorded.device_memory import DevicePeak, peak_of
 from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.engine import Trainer
+from wattstep.schema.footprint import TrainingFacts
 from wattstep.schema.oom_messages import ran_out
 from wattstep.schema.processes import ChildNews
+from wattstep.schema.run_documents import DataDocument
 from wattstep.schema.settings import setting
 from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
 from wattstep.train.settings import check_engine
+from wattstep.train.strategies import MemoryStrategies
 
 _UNDIVIDED = "preparation"  # of a workload that does not say which of `PARTS` begins
 STAGES: Final = (
@@ -33,11 +36,18 @@ STAGES: Final = (
 )  # fmt: skip
 STEADY_STEPS = 3
 
-Say = Callable[[ChildNews], None]
+
+class LifeNews(ChildNews, total=False):
+    """News of a child whose memory is measured; `life` is a document of `Life`."""
+
+    life: Mapping[str, Any]
+
+
+Say = Callable[[LifeNews], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FootprintSettings:
+class FootprintSettings(MemoryStrategies):
     """Training whose memory is measured, and the stages of its life that are wanted.
 
     Attributes:
@@ -74,8 +84,9 @@ class FootprintSettings:
                 raise InvalidValueError(f"--{name} {value}: it must be at least 1")
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled,
+            channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
         )  # fmt: skip
+        self.check_strategies(compiled=self.compiled)
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
                 raise InvalidValueError(
@@ -93,6 +104,7 @@ class FootprintSettings:
             image_size=self.image_size,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            **self.prepared,
         )
 
 
@@ -123,7 +135,7 @@ class Life:
     """Result of `measure`.
 
     Attributes:
-        about: Facts of the training: workload, title, engine, threads, model, data, device.
+        about: Facts of the training.
         stages: Those that were begun, in order.
         step: The memory of a step by category, or None where it came not so far.
         peak: Highest resident memory of steady steps, in bytes.
@@ -133,7 +145,7 @@ class Life:
         checkpoint: Bytes of the file with model and optimizers.
     """
 
-    about: Mapping[str, Any]
+    about: TrainingFacts
     stages: tuple[Stage, ...]
     step: StepFootprint | None = None
     peak: int | None = None
@@ -337,12 +349,12 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return max((size for size in (one, other) if size is not None), default=None)
 
 
-def _about(facts: WorkloadFacts, trainer: Trainer) -> dict[str, Any]:
+def _about(facts: WorkloadFacts, trainer: Trainer) -> TrainingFacts:
     return {
         "workload": facts.name,
         "title": facts.title,
         "engine": trainer.engine.version(),
         "threads": trainer.threads,
         "model": trainer.model_facts(),
-        "data": asdict(trainer.data),
+        "data": cast(DataDocument, asdict(trainer.data)),
     }

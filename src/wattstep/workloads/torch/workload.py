@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 from wattstep.schema.workload import (
     OptimizerSettings,
@@ -22,14 +24,20 @@ from wattstep.schema.workload import (
     WorkloadFacts,
 )
 from wattstep.workloads.data.samples import Samples
+from wattstep.workloads.torch.freezing import freeze
 from wattstep.workloads.torch.supervised import SupervisedTraining, encode_images
 
 ENGINE: Final = "torch"
-OPTIMIZERS: Final[Mapping[str, type[Optimizer]]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
+# Each of `schema.workload.OPTIMIZERS`, by library and class.
+_OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
+    "sgd": ("torch.optim", "SGD"),
+    "adam": ("torch.optim", "Adam"),
+    "adamw": ("torch.optim", "AdamW"),
+    "rmsprop": ("torch.optim", "RMSprop"),
+    "adam8bit": ("bitsandbytes.optim", "Adam8bit"),
+    "adamw8bit": ("bitsandbytes.optim", "AdamW8bit"),
+    "paged-adamw": ("bitsandbytes.optim", "PagedAdamW"),
+    "paged-adamw8bit": ("bitsandbytes.optim", "PagedAdamW8bit"),
 }
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: Final[Mapping[str, Loss]] = {
@@ -88,6 +96,7 @@ class TorchWorkload:
         preparation.begin("model")
         torch.manual_seed(preparation.seed)
         model = self.build(classes=preparation.classes, image_size=preparation.image_size)
+        freeze(model, preparation)
         preparation.begin("data")
         make = self._places.training
         training: Training = (supervised if make is None else _load(make))(
@@ -164,9 +173,26 @@ def _loss(name: str, size: int | None) -> Loss:
 def make_optimizer(
     settings: OptimizerSettings | None, module: nn.Module, preparation: Preparation
 ) -> Optimizer:
-    """The optimizer of all parameters of a module that train."""
+    """The optimizer of all parameters of a module that train.
+
+    Args:
+        settings: The workload's own; those of the preparation go before.
+        module: Whose parameters.
+        preparation: Of the batch that the learning rate follows.
+
+    Raises:
+        InvalidValueError: Nothing trains, or the optimizer has no such setting.
+        MissingPartError: The library that has it is not installed.
+    """
+    settings = preparation.optimizer or settings
     assert settings is not None
     weights = [each for each in module.parameters() if each.requires_grad]
+    if not weights:
+        last = preparation.train_last
+        option = "" if last is None else f"--train-last {last}: "
+        raise InvalidValueError(
+            f"{option}no parameters of {type(module).__name__} train", id="nothing-to-train"
+        )
     options = dict(settings.options)
     groups: list[Any] = weights
     if settings.decays == "matrices":
@@ -175,9 +201,15 @@ def make_optimizer(
             {"params": [each for each in weights if each.dim() == 2], "weight_decay": decay},
             {"params": [each for each in weights if each.dim() != 2], "weight_decay": 0.0},
         ]
-    make: Any = OPTIMIZERS[settings.name]
-    optimizer: Optimizer = make(groups, lr=settings.rate_for(preparation), **options)
-    return optimizer
+    make = _load(":".join(_OPTIMIZERS[settings.name]))
+    try:
+        with unset_fake_temporarily():  # the 8-bit ones compute a table, which takes values
+            optimizer: Optimizer = make(groups, lr=settings.rate_for(preparation), **options)
+        return optimizer
+    except TypeError as error:  # of a setting that this optimizer does not have
+        raise InvalidValueError(
+            f"--optimizer {settings.name}: {error}", id="malformed-optimizer"
+        ) from error
 
 
 def _load(place: str) -> Any:

@@ -45,6 +45,10 @@ class BoardSteps(StepMarker):
             now = self._clock()
         super()._end_rare(begun_ns, now, loss)
 
+    def watch_model(self, model, *, alone=True):
+        """As `StepMarker.watch_model`; its layers are named, and none is marked outside of windows."""
+        self.learn_model(model)
+
 
 class Recorder(StepRecorder):
     """Records a training into a folder.
@@ -86,7 +90,7 @@ class Recorder(StepRecorder):
         self._notes = []
         self._state = "new"
         self._steps = BoardSteps(0, warmup, self._look, self._cannot_write)
-        self._tracer = BoardTracer(self.path, trace == LAYERS, lambda: self.index, self.note)
+        self._tracer = BoardTracer(self.path, trace == LAYERS, lambda: self._steps.index, self.note)
 
     # --- beginning and end
 
@@ -114,7 +118,7 @@ class Recorder(StepRecorder):
             raise RecordingError("cannot record into %s: %s" % (self.path, error.strerror))
         self._steps.start(self._windows, own_clock=True)
         self._windows.reset_peak()
-        os.register_at_fork(after_in_child=self.forget)
+        os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.close)
         return self
 
@@ -171,7 +175,7 @@ class Recorder(StepRecorder):
             },
         )
 
-    def forget(self):
+    def _forget(self):
         """In a forked child: its steps are not ours, and the journals belong to the parent."""
         if self._state == "recording":
             self._state = "forked"
@@ -201,7 +205,7 @@ class Recorder(StepRecorder):
             say("the description could not be written again (%s)" % error.strerror)
 
     def _end_marks(self):
-        self._windows.abandon(self.index)
+        self._windows.abandon(self._steps.index)
         self._steps.end_rest()
         self._windows.mark_peak()
 
@@ -240,7 +244,7 @@ class Recorder(StepRecorder):
             return
         self.note(
             "the sampler was lost (%s) and started again before step %d: "
-            "its samples have a gap" % (reason, self.index)
+            "its samples have a gap" % (reason, self._steps.index)
         )
 
     def _lose_sampler(self, reason):
@@ -248,15 +252,7 @@ class Recorder(StepRecorder):
         self.lost.setdefault("sampler", time.perf_counter_ns())
         self.note("the sampler was lost: %s; no samples from then on" % reason)
 
-    # --- the model, and the machine
-
-    def learn_model(self, model):
-        """A model whose layers are named and timed."""
-        self._tracer.learn(model)
-
-    def watch_model(self, model, alone=False):
-        """Names the layers of a model in traced steps."""
-        self._tracer.learn(model)
+    # --- the machine
 
     def watch_machine(self, when):
         """A small fixed piece of work, "before" the first step or "after" the last: a rest."""
@@ -274,7 +270,7 @@ class Recorder(StepRecorder):
             else:
                 kind = "python %d.%d" % sys.version_info[:2]
                 self.canary.update({"version": 1, "kind": kind, when: result})
-            self.end_rest()
+            self._steps.end_span()
 
 
 def say(text):

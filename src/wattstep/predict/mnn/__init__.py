@@ -1,0 +1,1 @@
+"""Predictions of trainings with MNN on a phone's CPU."""

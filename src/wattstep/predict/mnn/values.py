@@ -1,0 +1,88 @@
+"""A device's values for trainings with MNN on its CPU."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wattstep.devices.modes import in_mode
+from wattstep.devices.table import Device, quoted
+from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.values import INTERVAL, CpuValues
+
+MNN: Final = "mnn"
+NEEDED: Final = {
+    "step": ("second_per_flop", "second_per_byte", "command_s"),
+    "memory": ("copies", "tensors"),
+    "interval": INTERVAL,
+}
+
+
+def trains_with_mnn(device: Device, engine: str | None) -> bool:
+    """True if MNN is asked for, or is the only framework that the device's values are of."""
+    return engine == MNN or (engine is None and list(device.kinds) == [MNN])
+
+
+def mnn_values(device: Device, precision: str, mode: str | None) -> CpuValues:
+    """The values for predictions of MNN on a device's CPU.
+
+    Args:
+        device: The device.
+        precision: "fp32".
+        mode: Power mode that trainings were measured in; None: whatever they were measured in.
+
+    Raises:
+        InvalidValueError: No training with MNN was measured on it, or none in this mode or precision.
+    """
+    kinds, floor, usable = device.kinds.get(MNN, {}), device.floors.get(MNN), device.memory.usable
+    cpus = [each for each in device.processors.values() if each.kind == "cpu"]
+    if not kinds or not cpus:
+        raise InvalidValueError(
+            f"--engine {MNN}: no training with it was measured on {device.name}, so nothing is known of its speed there",
+            id="unknown-framework",
+        )
+    if precision != "fp32":
+        raise InvalidValueError(
+            f"--precision {precision}: MNN trains in fp32", id="unknown-precision"
+        )
+    for kind, keys in NEEDED.items():
+        for key in keys:
+            if kind not in kinds or key not in kinds[kind].values:
+                place = ".".join(map(quoted, ("kinds", MNN, kind, key)))
+                raise InvalidValueError(
+                    f"{device.name} lacks {place}: predictions need it", id="device-lacks-values"
+                )
+    if floor is None or floor.memory is None or usable is None:
+        what = "memory.usable" if usable is None else f"floors.{MNN}"
+        raise InvalidValueError(f"{device.name} lacks {what}", id="device-lacks-values")
+    values = {
+        kind: {key: value.value for key, value in each.values.items()}
+        for kind, each in kinds.items()
+    }
+    notes = []
+    if mode is None:
+        slower = 1.0
+    else:
+        device = in_mode(device, mode)
+        factors = {name.lower(): factor for name, factor in values.get("time in mode", {}).items()}
+        if mode.lower() not in factors:
+            modes = ", ".join(kinds["time in mode"].values) if "time in mode" in kinds else "none"
+            raise InvalidValueError(
+                f"--mode {mode}: trainings with MNN on {device.name} were measured in {modes}",
+                id="unknown-mode",
+            )
+        slower = factors[mode.lower()]
+    values["step"] = {key: seconds * slower for key, seconds in values["step"].items()}
+    notes.append(
+        "time is that of 4 threads; its interval spans phones of this kind and the cores they were given"
+    )
+    return CpuValues(
+        device=device,
+        engine=MNN,
+        cpu=max(cpus, key=lambda each: each.peak["fp32"].value),
+        usable=usable,
+        floor=floor.memory,
+        values=values,
+        reach={key: value.value for key, value in kinds["interval"].values.items()},
+        fitted=kinds["step"].fitted,
+        notes=tuple(notes),
+    )

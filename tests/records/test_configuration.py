@@ -48,6 +48,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "gpu": {"device": {**DEVICE, "gpu": {"name": "Orin"}}},
     "memory": {"device": {**DEVICE, "memory": 8_000_000_000}},
     "clocks": {"device": {**DEVICE, "power_mode": "15W"}},
+    "governor": {"options": {"governor": "energy, at most 10 % slower"}},
     "target": {"target": "emulate:jetson-tx2"},
     "engine": {"engine": "mnn 2.13"},
     "processor": {"processor": "cuda"},

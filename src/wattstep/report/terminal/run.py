@@ -15,8 +15,8 @@ from rich.text import Text
 from wattstep.report import conditions, machines, wording
 from wattstep.report.conditions import TextTable
 from wattstep.report.html.thermal import sentences
-from wattstep.report.planned import planned_table, planned_title
 from wattstep.report.memory_tables import CACHE, CATEGORIES, category
+from wattstep.report.planned import planned_table, planned_title
 from wattstep.report.several import summary_of_all
 from wattstep.report.tables import Column, Row, Table, costs, groups, seconds, table
 from wattstep.report.terminal.folding import has_room, print_table

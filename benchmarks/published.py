@@ -27,7 +27,7 @@ SMALL, LARGE = 4, 64  # batch sizes of the paper
 VISION: Final = (
     "densenet40", "resnet50", "squeezenet", "vgg16", "xception", "inceptionv1", "alexnet",
 )  # fmt: skip
-SUITE: Final = (*VISION, "char-cnn", "dqn")
+SUITE: Final = (*VISION, "char-cnn", "dcgan", "dqn")
 GROWTH: Final = (2.2, 10.5)
 PAPER: Final = "TX2 paper"
 HEAD: Final = """# Predicted beside published

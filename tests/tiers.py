@@ -45,6 +45,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_targets.py": "an ssh server",
         "cli/test_ten_tasks.py": "trains through the command line",
         "cli/test_without_torch.py": "an environment without torch",
+        "cli/test_plan.py": "captures networks, and trains, through the command line",
         "conditions/test_canary.py": "records with canaries",
         "conditions/test_crowding.py::test_a_callback_warns_of_others_before_the_first_step": (
             "programs that keep the cores busy"
@@ -75,6 +76,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "footprint/test_life.py": "memory of a process while it trains",
         "footprint/test_resident.py": "memory of a process",
         "foreground/test_foreground_run.py": "a job beside a training",
+        "governing/test_governed_run.py": "trains on emulated boards",
         "gpu/test_processes.py": "trainings killed, forked, several at once",
         "gpu/test_commands.py": "every command in processes of its own, on a played machine",
         "gpu/test_traced_steps.py::test_each_of_forty_trainings_is_told_as_it_was": (
@@ -86,6 +88,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
         "matrix": "every command on recorded runs",
         "predicting/test_module.py": "captures networks",
+        "planning/test_study.py::test_workers_give_the_same": "a Dask cluster",
         "profiling": "scripts under a recorder",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",

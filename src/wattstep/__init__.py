@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from wattstep.api import compare as compare
     from wattstep.api import explain as explain
     from wattstep.api import export as export
+    from wattstep.api import plan as plan
     from wattstep.api import predict as predict
+    from wattstep.api import study_plans as study_plans
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
     from wattstep.integrations import log_run as log_run
@@ -42,6 +44,7 @@ _PUBLIC = {
     "load": "wattstep.run",
     "log_run": "wattstep.integrations",
     "query": "wattstep.report.query",
+    "study_plans": "wattstep.api",
 }
 # Reports lie above a run, which shows itself by them.
 VIEWS.update(
@@ -52,7 +55,7 @@ VIEWS.update(
     }
 )
 # Public functions of `wattstep.api` whose names are packages, too.
-_CALLED = ("predict", "sweep", "train")
+_CALLED = ("plan", "predict", "sweep", "train")
 _PACKAGES = ("devices",)
 
 

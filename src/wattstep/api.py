@@ -1,4 +1,4 @@
-"""Functions of the Python interface: train, compare, explain, export and sweep, each as the command of that name.
+"""Functions of the Python interface: train, compare, explain, predict, plan, export and sweep, each as the command of that name.
 
 They are public as `wattstep.train`, ...; docs/python.md shows them. What they need is loaded when they
 are called.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
+    from wattstep.plan import Plan, Study
     from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
     from wattstep.schema.outcome import Outcome
     from wattstep.schema.run_report import RunReport
-    from wattstep.schema.workload import OptimizerSettings
+    from wattstep.schema.step_graph import StepFamily
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
     from wattstep.train.execution_hosts import ExecutionHost
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 RunPath: TypeAlias = "str | PathLike[str]"
 
+PLANNED_UPDATE = 16  # samples, where a workload does not say for which its learning rate is right
 SWEEP_STEPS = (
     5  # least of a configuration that is limited by time: a large one takes seconds a step
 )
@@ -215,7 +219,25 @@ def predict(
     """
     from wattstep import devices, engines
     from wattstep.predict import check_device, predictor_for
-    from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+    from wattstep.schema.workload import Preparation
+
+    batch_size, source = _module_source(model, inputs, optimizer, classes)
+    where = devices.find(device)
+    check_device(where, engine=engine, precision=precision, mode=mode)
+    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
+    predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
+    return predictor.at(batch_size)
+
+
+def _module_source(
+    model: Any, inputs: Any, optimizer: Any, classes: int | None
+) -> tuple[int, ModuleSource]:
+    """Batch size, and what is trained, from the arguments of `predict`.
+
+    Raises:
+        InvalidValueError: One of them is none.
+    """
+    from wattstep.schema.workload import ModuleSource, OptimizerSettings
 
     batch_size, *sample = _whole_numbers(getattr(inputs, "shape", inputs))
     if not callable(model):
@@ -226,7 +248,7 @@ def predict(
         settings = OptimizerSettings.parse(optimizer)
     else:
         settings = _settings_of(optimizer, model)
-    source = ModuleSource(
+    return batch_size, ModuleSource(
         make=model,
         name=getattr(model, "__name__", type(model).__name__),
         input_shape=tuple(sample),
@@ -234,11 +256,225 @@ def predict(
         classes=classes,
         integers="int" in str(getattr(inputs, "dtype", "")),
     )
-    where = devices.find(device)
-    check_device(where, engine=engine, precision=precision, mode=mode)
-    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
-    predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
-    return predictor.at(batch_size)
+
+
+def plan(
+    workload: Any,
+    *,
+    device: str,
+    samples: int,
+    every: str | None = None,
+    budget: str = "",
+    batch: int | None = None,
+    allow: Sequence[str] = (),
+    least: str | None = None,
+    sure: float = 0.9,
+    inputs: Any = None,
+    optimizer: Any = "sgd,momentum=0.9",
+    classes: int | None = None,
+    image_size: int | None = None,
+    engine: str | None = None,
+    precision: str = "fp32",
+) -> Plan:
+    """Searches how to train within a budget on a device that is not here; nothing of it runs.
+
+    >>> plan = wattstep.plan("resnet50", device="jetson-orin-nano", samples=64, budget="30 min, 45 °C")   # doctest: +SKIP
+    >>> plan.chosen.configuration.text, str(plan.chosen.figures["energy"])                              # doctest: +SKIP
+
+    Args:
+        workload: Name of one of the suite; or a torch module, or a function that gives one.
+        device: Name of the device, or the path of its file; see `wattstep devices`.
+        samples: That a session trains on.
+        every: How often there is a session: "day", "6 h"; None: once.
+        budget: Limits of a session: "battery 5 %, 30 min, 45 °C, 2 GiB".
+        batch: Samples of an update; None: for which the workload's learning rate is right, 16 where it does
+            not say, and no more than `samples`.
+        allow: What may change that changes the mathematics: names of `wattstep.plan.ALLOWED`.
+        least: What to recommend among what keeps the budget: the least "energy", "time" or "memory"; None:
+            energy, or time where the device's power is not known.
+        sure: Probability with which each limit has to hold.
+        inputs: Of a module: a batch as it takes it, or its shape.
+        optimizer: Of a module, as `predict` takes it.
+        classes: That are told apart; None: the workload's own, or as many as the module gives scores.
+        image_size: Height and width of a workload's images; None: its own.
+        engine: Framework as the device's file names it; None: the one that its values are of.
+        precision: Of the training.
+
+    Returns:
+        The plan: `chosen` (None where nothing keeps the budget), `front`, `losing`, `why_not(...)`, ...
+
+    Raises:
+        InvalidValueError: An argument is none, it cannot be captured, or the device's values do not reach.
+    """
+    from wattstep import workloads as suite
+    from wattstep.plan import parse_allowed
+
+    if isinstance(workload, str):
+        of: Specification | ModuleSource = suite.find(workload)
+    else:
+        if inputs is None:
+            raise InvalidValueError(
+                "inputs: a module needs a batch, or its shape, e.g. (16, 3, 224, 224)",
+                id="needs-input",
+            )
+        _, of = _module_source(workload, inputs, optimizer, classes)
+        classes = None
+    if isinstance(allow, str):
+        allow = (allow,)
+    return plan_training(
+        of,
+        device=device,
+        samples=samples,
+        every=every,
+        budget=budget,
+        update=batch,
+        allow=parse_allowed(",".join(allow)),
+        least=least,
+        sure=sure,
+        classes=classes,
+        image_size=image_size,
+        engine=engine,
+        precision=precision,
+    )
+
+
+def plan_training(
+    of: Specification | ModuleSource,
+    *,
+    device: str,
+    samples: int,
+    every: str | None,
+    budget: str,
+    update: int | None,
+    allow: frozenset[str],
+    least: str | None,
+    sure: float,
+    classes: int | None,
+    image_size: int | None,
+    engine: str | None,
+    precision: str,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Plan:
+    """As `plan`, of a workload or module that is already known.
+
+    Args:
+        of: The training.
+        on_progress: Told how many configurations are estimated, and of how many.
+
+    Raises:
+        InvalidValueError: As of `plan`.
+    """
+    from wattstep import devices, engines
+    from wattstep.plan import Budget, Estimator, Question, Session, parse_period, search
+    from wattstep.predict import check_device
+    from wattstep.schema.workload import PRECISIONS, ModuleSource, Preparation
+
+    where, limits = devices.find(device), Budget.parse(budget)
+    check_device(where, engine=engine, precision=precision)
+    for name, number in (("samples", samples), ("batch", update)):
+        if number is not None and number < 1:
+            raise InvalidValueError(f"--{name} {number}: it must be at least 1", id="out-of-range")
+    if update is None:
+        own = of.optimizer
+        update = min((own and own.at_batch) or PLANNED_UPDATE, samples)
+    session = Session(samples=samples, every_s=None if every is None else parse_period(every))
+    limits.check(where, session.every_s)
+    question = Question(
+        device=where,
+        engine=engine,
+        samples=samples,
+        update=update,
+        precision=precision,
+        precisions=PRECISIONS if isinstance(of, ModuleSource) else of.facts.precisions,
+        allow=allow,
+    )
+    preparation = Preparation(batch_size=update, classes=classes, image_size=image_size)
+    capture = engines.find(engines.DEFAULT).capture
+    estimator = Estimator(
+        lambda prepared, kind: capture(of, prepared, kind), preparation, where, engine, session
+    )
+    return search(
+        question,
+        estimator,
+        workload=of.name if isinstance(of, ModuleSource) else of.facts.name,
+        title=of.name if isinstance(of, ModuleSource) else of.facts.title,
+        budget=limits,
+        sure=sure,
+        least=least,
+        on_progress=on_progress,
+    )
+
+
+def study_plans(
+    workload: str,
+    *,
+    devices: Sequence[str],
+    batches: Sequence[int],
+    accumulates: Sequence[int] = (1,),
+    checkpointing: Sequence[bool] = (False,),
+    cluster: str | None = None,
+    engine: str | None = None,
+    precision: str = "fp32",
+) -> Study:
+    """Predicts every batch size by every accumulation on several devices in all their power modes: a million in minutes.
+
+    >>> made = wattstep.study_plans("squeezenet", devices=["jetson-nano"], batches=range(1, 65))     # doctest: +SKIP
+    >>> made.cells[made.cell[made.energy_per_step.argmin()]]                                         # doctest: +SKIP
+
+    Args:
+        workload: Name of one of the suite.
+        devices: Names, or paths of their files.
+        batches: Samples of a forward pass.
+        accumulates: Batches of an update.
+        checkpointing: Without and with activation checkpointing, or both.
+        cluster: Address of a Dask scheduler whose workers have wattstep (no torch is needed there); None: here.
+        engine: Framework as the devices' files name it; None: the one that their values are of.
+        precision: Of the training.
+
+    Returns:
+        Step time, energy, memory and the chance to fit as columns, a row each configuration.
+
+    Raises:
+        InvalidValueError: An argument is none, it cannot be captured, or a device's values do not reach.
+    """
+    from wattstep import devices as known
+    from wattstep import engines
+    from wattstep import workloads as suite
+    from wattstep.plan import StudyGrid, study
+    from wattstep.predict import check_device
+    from wattstep.schema.workload import Preparation
+
+    of, where = suite.find(workload), [known.find(name) for name in devices]
+    for one in where:
+        check_device(one, engine=engine, precision=precision)
+    if not batches:
+        raise InvalidValueError("batches: there are none", id="nothing-to-plan")
+    capture = engines.find(engines.DEFAULT).capture
+
+    def families(checkpointed: bool) -> tuple[StepFamily, StepFamily]:
+        preparation = Preparation(batch_size=max(batches), checkpointing=checkpointed)
+        return (
+            capture(of, preparation, precision),
+            capture(of, replace(preparation, accumulate=2), precision),
+        )
+
+    grid = StudyGrid(
+        families={"checkpointing" if each else "plain": families(each) for each in checkpointing},
+        devices=where,
+        batches=batches,
+        accumulates=accumulates,
+        engine=engine,
+        precision=precision,
+    )
+    if cluster is None:
+        return study(grid)
+    from wattstep.sweep.cluster import connect
+
+    client = connect(cluster)
+    try:
+        return study(grid, client)
+    finally:
+        client.close()
 
 
 def _whole_numbers(shape: Any) -> list[int]:
@@ -401,7 +637,7 @@ def sweep(
         cooldown=cooldown,
     )
     listener = listener or _Unwatched()
-    folder = SweepFolder(Path(out), plan, this_machine(), listener.warns)
+    folder = SweepFolder(Path(out), plan, this_machine(plan.settings.processor), listener.warns)
     try:
         sweep_here(plan, folder, listener)
     finally:

@@ -124,7 +124,9 @@ def test_a_busy_core_that_slows_down_is_throttled_and_an_idle_one_is_not() -> No
     assert len(found) == 1
     assert found[0].start_ns <= 6 * S
     assert 9 * S <= found[0].end_ns <= 10 * S
-    assert "1.2 GHz with the core busy for 100% of the time; otherwise 1.5 GHz" in found[0].evidence
+    assert (
+        "1.2 GHz with the core busy for 100 % of the time; otherwise 1.5 GHz" in found[0].evidence
+    )
 
 
 # Clock of a Raspberry Pi 3B+ with a weak supply, in MHz, while 7-zip kept every core at work:

@@ -90,7 +90,7 @@ def test_the_cores_are_judged_without_the_clocks_of_memory_and_gpu_beside_them(
     others = {clock("gpu"): lambda t_s: 1_300_000, clock("memory"): lambda t_s: 3_200_000}
     recorder = Made(tmp_path, {**cores, **others})
     found = wait(recorder, most_s=40.0)
-    assert found["moving"] == ["cpu frequency ranges over 9% of 1200 MHz"]
+    assert found["moving"] == ["cpu frequency ranges over 9 % of 1200 MHz"]
     found = wait(recorder)
     assert found["steady"] is True
     assert recorder.now_s - 1000 == pytest.approx(50, abs=6)
@@ -109,7 +109,7 @@ def test_what_is_asked_for_of_a_raspberry_pi_does_not_hide_what_its_firmware_giv
     requests = {clock("cpu", "frequency_requested"): lambda t_s: 1_400_000}
     true = {clock("cpu"): lambda t_s: 1_400_000 if t_s < 20 else 1_200_000}
     found = wait(Made(tmp_path, {**requests, **true}), most_s=40.0)
-    assert found["moving"] == ["cpu frequency ranges over 14% of 1400 MHz"]
+    assert found["moving"] == ["cpu frequency ranges over 14 % of 1400 MHz"]
 
 
 def test_a_zone_that_is_powered_down_is_left_out_and_named(tmp_path: Path) -> None:

@@ -126,3 +126,10 @@ def test_each_example_stands_in_the_list() -> None:
     files = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")]
     assert len(files) == 10
     assert [name for name in files if f"]({name})" not in listed] == []
+
+
+def test_a_plan_for_a_phone_says_what_it_rests_on() -> None:
+    text = run_example("plan_for_phone.py")
+    assert text.startswith("batch ")
+    assert text.count("predicted)") == 5
+    assert "What could go wrong:" in text

@@ -66,6 +66,10 @@ def test_gains_are_predicted_ranked_and_within_the_step(tmp_path: Path) -> None:
     ("options", "command"),
     [
         ({"script": "train.py"}, " in train.py, then wattstep profile train.py"),
+        (
+            {"script": "train.py", "arguments": "--epochs 3 --data ..."},
+            " in train.py, then wattstep profile train.py --epochs 3 --data ...",
+        ),
         ({"script": "-m my.train"}, " in my.train, then wattstep profile -m my.train"),
         ({}, ", then record the training again"),
     ],
@@ -266,7 +270,7 @@ def test_what_only_may_not_grow_with_the_batch_is_said_to_be_less_sure(tmp_path:
     row = given(advice(load(path)))["larger_batch"]
     assert row["gain"].low == pytest.approx(0.3, rel=0.05)
     assert value(row["gain"]) == pytest.approx(0.5, rel=0.05)
-    assert "the optimizer, 60% of a step, cost the same" in row["why"]
+    assert "the optimizer, 60 % of a step, cost the same" in row["why"]
     assert "if what operations take" in row["why"]
 
 
@@ -277,7 +281,7 @@ def test_the_optimizers_share_in_the_advice_is_the_one_of_the_bar(tmp_path: Path
     share = {part.name: part.share for part in bar.parts}["optimizer"]
     why = given(advice(run))["fused_optimizer"]["why"]
     assert why.startswith(
-        f"The optimizer's operations take {share:.0%} of a step, the code between"
+        f"The optimizer's operations take {100 * share:.0f} % of a step, the code between"
     )
 
 

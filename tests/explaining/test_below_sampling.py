@@ -40,7 +40,7 @@ def test_it_says_how_much_of_the_step_has_a_power_of_its_own(run: Run) -> None:
     assert "the sensor is late" in said
     assert "locked in phase" in said
     assert ".." not in said
-    assert "Of 0% of the step" not in said
+    assert "Of 0 % of the step" not in said
 
 
 def test_power_by_operation_stands_beside_plain_overlap(run: Run) -> None:

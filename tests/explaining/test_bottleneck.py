@@ -65,7 +65,7 @@ def test_each_phase_has_what_holds_it_back_and_all_adds_up_to_the_step(tmp_path:
     assert [rows["backward"][part] for part in parts] == [30, 0, 0, 20, 0]
     assert rows["forward"]["bound"] == "compute"
     assert sum(row[part] for row in rows.values() for part in parts) == pytest.approx(100)
-    assert "forward on gpu0 is bound by compute (60% of its time)." in found.sentences
+    assert "forward on gpu0 is bound by compute (60 % of its time)." in found.sentences
 
 
 def test_many_small_kernels_are_bound_by_their_launches(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_where_flops_and_bytes_are_known_the_roofline_decides_else_the_kind(tmp_
     found = section(load(on_board))
     row = by_phase(found)["forward"]
     assert (row["compute"], row["memory traffic"]) == (60, 40)
-    assert "by the roofline for 60% of their time" in found.sentences[-1]
+    assert "by the roofline for 60 % of their time" in found.sentences[-1]
     assert "jetson-tx2" in found.sentences[-1]
 
 

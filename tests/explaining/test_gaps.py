@@ -98,7 +98,7 @@ def test_a_gpu_waits_for_the_host_and_then_for_the_driver(tmp_path: Path) -> Non
     )
     # The host carries out nothing 0-20 (data), 50-60 and 90-100 (code), 60-90 (waits).
     assert times(found, "host") == pytest.approx({DATA: 0.020, FRAMEWORK: 0.020, WAITING: 0.030})
-    assert "gpu0 computes nothing for 50% of a step" in " ".join(found.sentences)
+    assert "gpu0 computes nothing for 50 % of a step" in " ".join(found.sentences)
 
 
 def test_a_gpu_waits_for_a_copy_and_for_a_synchronisation(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_time_at_the_ceilings_is_predicted(tmp_path: Path) -> None:
 
 def test_time_in_which_it_did_not_run_is_told_with_the_times_of_operations(tmp_path: Path) -> None:
     run = load(trained(tmp_path / "run", WORK, machine(0.75, 1.75), steps=120))
-    assert "For 25% of a step the training ran on no core" in " ".join(roofline(run).sentences)
+    assert "For 25 % of a step the training ran on no core" in " ".join(roofline(run).sentences)
     quiet = load(trained(tmp_path / "quiet", WORK, machine(0.99, 1.0), steps=120))
     assert "ran on no core" not in " ".join(roofline(quiet).sentences)
 

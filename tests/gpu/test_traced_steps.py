@@ -102,6 +102,6 @@ def test_a_full_queue_is_no_gap_though_the_traced_step_began_with_an_empty_one(
     (gaps,) = explain(run, ["gaps"])
     device = next(table for table in gaps.tables if table.name == "gpu0")
     assert sum(row["time"].value for row in device.rows) < 2e-6
-    assert "gpu0 computes nothing for 0% of a step" in " ".join(gaps.sentences) or (
+    assert "gpu0 computes nothing for 0 % of a step" in " ".join(gaps.sentences) or (
         "gpu0 always computes." in gaps.sentences
     )

@@ -123,7 +123,7 @@ def test_a_log_that_covers_little_of_its_trace_may_be_misdated() -> None:
         value={"power": flat.recording.value["power"][until]},
     )
     found = align(parse_alignment("wall"), trace, tables, [replace(flat, recording=recording)])
-    assert any("covers 70% of the trace" in note for note in found.notes)
+    assert any("covers 70 % of the trace" in note for note in found.notes)
     whole = align(parse_alignment("wall"), trace, tables, [flat])
     assert not any("covers" in note for note in whole.notes)
 

@@ -17,21 +17,38 @@ from wattstep.insight.observe.concluding import notes_on_runs
 from wattstep.insight.observe.evidence import Observed
 from wattstep.insight.observe.groups import groups_of
 from wattstep.run.pooled import differences
-from wattstep.schema.configuration import FIELDS, MACHINE, Rule, configuration_of, warnings
+from wattstep.schema.configuration import (
+    FIELDS,
+    MACHINE,
+    Rule,
+    configuration_of,
+    unlike_machines,
+    warnings,
+)
 from wattstep.schema.figures import Figures
+from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.workload import DataFacts
 from wattstep.train.child.local_machine import this_machine, unlike, versions
 
 DATA = DataFacts(name="MNIST", stand_in=False, stands_for=None, sha256="0", samples=9)
-BASE = replace(INFO, data=DATA, engine="torch 2.13", environment={"python": "3.11", "numpy": "2.1"})
+DEVICE = {**INFO.device, "memory": 3_900_000_000}
+BASE = replace(
+    INFO,
+    device=DEVICE,
+    data=DATA,
+    engine="torch 2.13",
+    environment={"python": "3.11", "numpy": "2.1"},
+)
 CHANGES: dict[str, dict[str, Any]] = {
     "workload": {"workload": "other"},
     "parameters": {"model": {"parameters": 5}},
-    "device": {"device": {**INFO.device, "model": "another"}},
-    "emulated on": {"device": {**INFO.device, "emulated_on": {"model": "laptop"}}},
-    "gpu": {"device": {**INFO.device, "gpu": {"name": "Orin"}}},
-    "clocks": {"device": {**INFO.device, "power_mode": "15W"}},
+    "device": {"device": {**DEVICE, "model": "another"}},
+    "emulated on": {"device": {**DEVICE, "emulated_on": {"model": "laptop"}}},
+    "gpu": {"device": {**DEVICE, "gpu": {"name": "Orin"}}},
+    "memory": {"device": {**DEVICE, "memory": 8_000_000_000}},
+    "clocks": {"device": {**DEVICE, "power_mode": "15W"}},
+    "governor": {"options": {"governor": "energy, at most 10 % slower"}},
     "target": {"target": "emulate:jetson-tx2"},
     "engine": {"engine": "mnn 2.13"},
     "processor": {"processor": "cuda"},
@@ -40,6 +57,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "precision": {"precision": "bf16"},
     "channels last": {"options": {"channels_last": True}},
     "compiled": {"options": {"compiled": True}},
+    "checkpointing": {"options": {"checkpointing": True}},
+    "layers that train": {"options": {"train_last": 2}},
+    "lora": {"options": {"lora": 4}},
+    "optimizer": {"options": {"optimizer": "adam"}},
+    "offload": {"options": {"offload": True}},
     "accumulate": {"options": {"accumulate": 2}},
     "classes": {"options": {"classes": 100}},
     "image size": {"options": {"image_size": 64}},
@@ -51,8 +73,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "version": {"engine": "torch 2.14"},
     "python": {"environment": {"python": "3.12", "numpy": "2.1"}},
     "numpy": {"environment": {"python": "3.11", "numpy": "2.2"}},
-    "kernel": {"device": {**INFO.device, "kernel": "6.9"}},
-    "system": {"device": {**INFO.device, "system": "Debian 13"}},
+    "kernel": {"device": {**DEVICE, "kernel": "6.9"}},
+    "system": {"device": {**DEVICE, "system": "Debian 13"}},
+    "usable memory": {"device": {**DEVICE, "memory": 4_000_000_000}},
     "sampling": {"interval_s": 0.5},
     "tracing": {"trace": "every:9"},
     "left out": {"options": {"exclude": ["disturbed"]}},
@@ -71,7 +94,8 @@ def test_every_field_is_tried() -> None:
 def test_all_who_ask_whether_runs_are_alike_follow_the_rule_of_the_field(name: str) -> None:
     field, other = FIELDS[name], replace(BASE, **CHANGES[name])
     a, b = configuration_of(BASE), configuration_of(other)
-    assert [key for key in FIELDS if a[key] != b[key]] == [name]
+    goes_along = ["usable memory"] if name == "memory" else []
+    assert [key for key in FIELDS if a[key] != b[key]] == [name, *goes_along]
 
     refused = field.rule is Rule.REFUSE
     reason = refusal(of_side(BASE), of_side(other), frozenset(), ("A", "B"))
@@ -95,16 +119,37 @@ def test_all_who_ask_whether_runs_are_alike_follow_the_rule_of_the_field(name: s
     assert [note for note in notes_on_runs(runs) if note.startswith("different")] == warned
 
 
-@pytest.mark.parametrize("key", MACHINE)
-def test_a_sweep_asks_of_the_machine_what_the_field_device_asks(key: str) -> None:
-    here = {**this_machine(), key: "this"}
-    there = {**here, key: "that"}
-    assert unlike(here, there) == [f"{key} was this, now that"]
-    device = [configuration_of(replace(BASE, device=each))["device"] for each in (here, there)]
-    assert device[0] != device[1]
+@pytest.mark.parametrize("key", [*MACHINE, "clocks", "gpus", "memory"])
+def test_a_sweep_and_a_comparison_find_the_same_machines_unlike(key: str) -> None:
+    this, that = {"gpus": (["Orin"], ["T4"]), "memory": (4 << 30, 6 << 30)}.get(key, ("a", "b"))
+    here: MeasuringMachine = {**this_machine(), key: this}  # type: ignore[misc]
+    there: MeasuringMachine = {**here, key: that}  # type: ignore[misc]
+    sides = [of_side(replace(BASE, device=each)) for each in (here, there)]
+    (differing,) = sides[0].differences(sides[1], Rule.REFUSE)
+    (note,) = unlike_machines(here, there)
+    assert note.startswith(f"{FIELDS[differing].words} was ")
+    assert unlike_machines(here, here) == []
 
 
-def test_a_sweep_warns_of_the_version_as_the_table_says() -> None:
+def test_memory_that_a_kernel_keeps_makes_no_other_machine() -> None:
+    """MemTotal of an Orin Nano of 8 GB under JetPack 5 and 6, and of the one of 4 GB."""
+    before, after, other = ({"memory": size << 20} for size in (6481, 7620, 3420))
+    assert unlike_machines(before, after) == []
+    assert unlike_machines(before, other) == [
+        "the memory built in was 8 GiB of memory, now 4 GiB of memory"
+    ]
+    runs = [configuration_of(replace(BASE, device=each)) for each in (before, after)]
+    assert warnings(runs) == ["different memory that the system leaves: 6.33 GiB and 7.44 GiB"]
+
+
+def test_what_one_machine_does_not_tell_makes_no_other_machine() -> None:
+    assert unlike_machines({"model": "board"}, {"model": "board", "gpus": ["T4"]}) == []
+
+
+def test_a_sweep_warns_of_the_machine_as_the_table_says() -> None:
+    of_machine = {name for name, field in FIELDS.items() if field.of_machine}
+    warned = {name for name in of_machine if FIELDS[name].rule is Rule.WARN}
+    assert warned <= versions().keys()
     assert FIELDS["version"].rule is Rule.WARN
     assert unlike({**versions(), "torch": "0"}, {**versions(), "torch": "1"}) == [
         "torch was 0, now 1"

@@ -138,7 +138,7 @@ def test_a_firmware_that_slows_all_cores_is_seen_by_their_common_clock(tmp_path:
     assert stretch["start"] <= 3
     assert stretch["end"] >= 5
     assert (
-        "raspberry.arm_clock was 1.2 GHz with the core busy for 100% of the time"
+        "raspberry.arm_clock was 1.2 GHz with the core busy for 100 % of the time"
         in (stretch["evidence"])
     )
 

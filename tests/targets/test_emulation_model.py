@@ -25,6 +25,7 @@ from wattstep.record.hosts.emulation.power import (
     rail_watts,
     reading,
     spread,
+    stretch,
 )
 from wattstep.record.hosts.emulation.settings import (
     LAYOUTS,
@@ -71,6 +72,7 @@ def watts(settings: Settings, load: Load, cap: float = 1.0) -> dict[str, float]:
         ({"quirk": "explode:VDD_IN"}, "malformed-quirk", "explode"),
         ({"quirk": "eio:VDD_NONE"}, "unknown-quirk-target", "eio:VDD_NONE"),
         ({"quirk": "cold:VDD_IN"}, "unknown-quirk-target", "cold:VDD_IN"),
+        ({"slow": "2"}, "out-of-range", "slow=2"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_with_the_reason(
@@ -446,3 +448,67 @@ def test_an_unreadable_rail_or_zone_fails_alone(tmp_path: Path) -> None:
                 read_well |= names
     assert len(read_well & {f"rail.{label.lower()}" for label in RAILS}) == 5
     assert len(read_well) == 5 + sum(z.use != "ignore" for z in settings.board.zones) - 1
+
+
+# --- caps that somebody writes ------------------------------------------------------------------
+
+A57, DENVER = (f"sys/devices/system/cpu/cpufreq/policy{n}" for n in (0, 1))
+BUSY = 2.0  # cores: two of the four A57
+
+
+def test_a_cap_that_somebody_writes_lowers_the_clock_and_the_power(tmp_path: Path) -> None:
+    settings = tx2()
+    root, _, mover = moved(tmp_path, settings)
+    rail = rail_file(settings, "VDD_SYS_CPU")
+    assert mover.advance(TICK_NS, 0.01, BUSY, 0) == 1.0
+    free = number(root, rail)
+    (root / A57 / "scaling_max_freq").write_text("1017600\n")  # half of 2,035,200 kHz
+    assert mover.advance(2 * TICK_NS, 0.01, BUSY, 0) == pytest.approx(2.0)
+    assert number(root, f"{A57}/scaling_cur_freq") == 1017600
+    assert number(root, f"{A57}/scaling_max_freq") == 1017600
+    # At rest 0.23 W, and two cores of six at half the clock, of 4.2 - 0.23 W for all of them.
+    assert free * 1e-3 == pytest.approx(0.23 + 3.97 / 3, abs=0.04)
+    assert number(root, rail) * 1e-3 == pytest.approx(0.23 + 3.97 / 3 * 0.5**2.5, abs=0.04)
+    (root / A57 / "scaling_max_freq").write_text("2035200\n")
+    mover.advance(3 * TICK_NS, 0.01, BUSY, 0)
+    assert number(root, rail) == free
+
+
+def test_a_cap_is_taken_between_the_lowest_and_the_highest_clock(tmp_path: Path) -> None:
+    root, _, mover = moved(tmp_path, tx2())
+    cap = root / A57 / "scaling_max_freq"
+    for written, taken in (("1", 345600), ("9999999", 2035200), ("-5", 2035200), ("fast", 2035200)):
+        cap.write_text(f"{written}\n")
+        mover.advance(TICK_NS, 0.01, BUSY, 0)
+        assert number(root, f"{A57}/scaling_max_freq") == taken, written
+
+
+def test_a_cap_and_heat_lower_the_clock_to_the_lower_of_both(tmp_path: Path) -> None:
+    root, _, mover = moved(tmp_path, tx2(throttle="26", heat="1000"))
+    (root / A57 / "scaling_max_freq").write_text("1500000\n")
+    for place in range(1, 200):  # it throttles to four tenths, below the cap
+        mover.advance(place * TICK_NS, 0.01, 6.0, 0)
+    assert number(root, f"{A57}/scaling_max_freq") == 814080
+    assert number(root, f"{DENVER}/scaling_max_freq") == 814080
+
+
+def test_the_clock_of_the_gpu_can_be_capped(tmp_path: Path) -> None:
+    settings = tx2(processor="gpu")
+    root, _, mover = moved(tmp_path, settings)
+    folder = root / tree.gpu_devfreq(settings.board)
+    (folder / "max_freq").write_text("650250000\n")
+    assert mover.advance(TICK_NS, 0.01, 1.0, 0) == pytest.approx(2.0)  # half of 1,300.5 MHz
+    assert int((folder / "cur_freq").read_text()) == 650250000
+
+
+@given(st.floats(0.0, 6.0), st.floats(0.2, 1.0))
+def test_what_no_cap_touches_is_not_stretched(busy: float, cap: float) -> None:
+    settings = tx2()
+    load = spread(settings, busy)
+    free = clocks_for(settings.board, load, 1.0)
+    assert stretch(settings, load, free) == pytest.approx(1.0)
+    assert (
+        1.0 - 1e-9
+        <= stretch(settings, load, clocks_for(settings.board, load, cap))
+        <= 1 / cap + 1e-3
+    )

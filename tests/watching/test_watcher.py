@@ -181,7 +181,7 @@ def test_the_battery_now_and_at_the_end(tmp_path: Path) -> None:
     seen = LiveMonitor(run.path).look()
     assert seen.figures["battery"].value == pytest.approx(410 / 2000)
     assert seen.figures["battery_end"].value == pytest.approx(10 / 2000)
-    assert "battery 20%, " in short_text(seen)
+    assert "battery 20 %, " in short_text(seen)
     assert short_text(seen).endswith("at the end")
 
 

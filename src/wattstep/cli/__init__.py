@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "sweep": "wattstep.cli.sweep:sweep",
         "fits": "wattstep.cli.fits:fits",
         "predict": "wattstep.cli.predict:predict",
+        "plan": "wattstep.cli.plan:plan",
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",

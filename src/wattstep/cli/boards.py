@@ -77,13 +77,14 @@ def memory_of(facts: dict[str, Any]) -> str:
 
 def _show_all(rows: Sequence[dict[str, Any]], here: Board | None) -> None:
     from wattstep.cli.screen import plain_table, screen
+    from wattstep.report.terminal.folding import print_table
 
     table = plain_table("name", "total", "cores", "memory")
     table.columns[0].no_wrap = True
     for facts in rows:
         table.add_row(facts["name"], total_of(facts), cores_of(facts), memory_of(facts))
     console = screen()
-    console.print(table, markup=False, highlight=False)
+    print_table(table, console)
     console.print()
     console.print(f"{_this_machine(here)} More: wattstep boards NAME", highlight=False)
 
@@ -98,6 +99,7 @@ def _show_one(facts: dict[str, Any], here: Board | None) -> None:
     from rich.console import Console
 
     from wattstep.cli.screen import plain_table
+    from wattstep.report.terminal.folding import print_table
 
     console = Console(highlight=False, markup=False)
     console.print(f"{facts['name']}: {facts['title']}", style="bold")
@@ -118,11 +120,11 @@ def _show_one(facts: dict[str, Any], here: Board | None) -> None:
     for key, text in lines.items():
         if text:
             summary.add_row(key, text)
-    console.print(summary)
+    print_table(summary, console)
     for title, table in _parts(facts):
         if table.row_count:
             console.print(f"\n{title}", style="italic")
-            console.print(table)
+            print_table(table, console)
 
 
 def _parts(facts: dict[str, Any]) -> list[tuple[str, Table]]:

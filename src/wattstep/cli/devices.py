@@ -91,6 +91,7 @@ def brief(value: Value | None, unit: str) -> str:
 
 def _show_all(shown: Sequence[Device]) -> None:
     from wattstep.cli.screen import plain_table, screen
+    from wattstep.report.terminal.folding import print_table
 
     headings = ("name", "memory", "usable", "FP32 at most", "bandwidth", "idle", "full", "missing")
     table = plain_table(*headings)
@@ -104,7 +105,7 @@ def _show_all(shown: Sequence[Device]) -> None:
             brief(power.idle, "W"), brief(power.full, "W"), ", ".join(device.missing) or "nothing",
         )  # fmt: skip
     console = screen()
-    console.print(table, markup=False, highlight=False)
+    print_table(table, console)
     console.print()
     console.print(
         "~ is an estimate. Ranges and sources: wattstep devices NAME", markup=False, highlight=False
@@ -113,6 +114,7 @@ def _show_all(shown: Sequence[Device]) -> None:
 
 def _show_one(device: Device) -> None:
     from wattstep.cli.screen import plain_table, screen
+    from wattstep.report.terminal.folding import print_table
 
     console = screen()
     console.print(f"{device.name}: {device.title}", style="bold", markup=False, highlight=False)
@@ -128,7 +130,7 @@ def _show_one(device: Device) -> None:
     for key, supplied_by in device.missing.items():
         table.add_row(f"  {key}", "", "", "", f"what would tell: {supplied_by}")
     console.print()
-    console.print(table, markup=False, highlight=False)
+    print_table(table, console)
 
 
 def _facts(device: Device) -> Iterator[str]:

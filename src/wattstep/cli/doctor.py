@@ -93,7 +93,9 @@ def _print_sensors(sensors: Sequence[SensorFacts], console: Console) -> None:
     """A row for each sensor: what it measures, how often there is something new, and what a read costs."""
     from rich.table import Table
 
-    table = Table("What is measured", "new value every", "read takes", box=None, pad_edge=False)
+    from wattstep.report.terminal.folding import print_table
+
+    table = Table("What is measured", "new value\nevery", "read\ntakes", box=None, pad_edge=False)
     table.padding = (0, 2, 0, 0)
     for sensor in sensors:
         if sensor["present"] and sensor["channels"]:
@@ -106,7 +108,7 @@ def _print_sensors(sensors: Sequence[SensorFacts], console: Console) -> None:
                 _value(sum(costs) if costs else None, "s"),
             )
     console.print()
-    console.print(table)
+    print_table(table, console)
 
 
 def _values(channels: Sequence[ChannelFacts]) -> str:
@@ -125,43 +127,31 @@ def _values(channels: Sequence[ChannelFacts]) -> str:
 
 
 def _print_channels(sensors: Sequence[SensorFacts], console: Console) -> None:
-    """Every channel: a row each, or a line where the terminal is too narrow for its name beside numbers."""
+    """Every channel, a row each."""
     from rich.table import Table
 
-    from wattstep.report.terminal.folding import has_room
+    from wattstep.report.terminal.folding import print_table
 
     headings = ("value", "smallest change", "new value every", "read takes")
     table = Table("What is sampled", *headings, box=None, pad_edge=False)
-    rows = [
-        (
-            channel["name"],
-            _value(channel["value"], channel["unit"]),
-            _value(channel["resolution_seen"], channel["unit"]),
-            _value(channel["update_interval"], "s"),
-            _value(channel["read_cost"], "s"),
-        )
-        for sensor in sensors
-        for channel in sensor["channels"]
-    ]
-    for name, *cells in rows:
-        table.add_row(Text(name), *cells)
+    for sensor in sensors:
+        for channel in sensor["channels"]:
+            table.add_row(
+                Text(channel["name"]),
+                _value(channel["value"], channel["unit"]),
+                _value(channel["resolution_seen"], channel["unit"]),
+                _value(channel["update_interval"], "s"),
+                _value(channel["read_cost"], "s"),
+            )
     console.print()
-    if has_room(table, console):
-        console.print(table)
-        return
-    console.print("What is sampled", style="bold")
-    for name, value, *cells in rows:
-        beside = ", ".join(
-            f"{heading} {cell}"
-            for heading, cell in zip(headings[1:], cells, strict=True)
-            if cell != "-"
-        )
-        console.print(Text(f"  {name}: {value}{f' ({beside})' if beside else ''}"))
+    print_table(table, console)
 
 
 def _print_absent(sensors: Sequence[SensorFacts], console: Console, full: bool) -> None:
     """The sensors that are not there, by name; in full by the reason."""
     from rich.table import Table
+
+    from wattstep.report.terminal.folding import print_table
 
     absent = {each["name"]: each["reason"] or "" for each in sensors if not each["present"]}
     if not absent:
@@ -176,7 +166,7 @@ def _print_absent(sensors: Sequence[SensorFacts], console: Console, full: bool) 
         names.setdefault(reason, []).append(name)
     for reason, those in names.items():
         table.add_row(Text(", ".join(those)), Text(reason))
-    console.print(table)
+    print_table(table, console)
 
 
 def _sampler(diagnosis: Diagnosis) -> list[str]:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 @with_settings(
-    "batch", "engine", "processor", "precision", "channels_last", "compiled", "accumulate", "classes",
-    "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
+    "batch", "engine", "processor", "precision", "channels_last", "compiled", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "classes", "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
 )  # fmt: skip
 def memory(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import typer
 
 from wattstep.cli.options import Batches, Json, Quiet, parse_batches
+from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from wattstep.schema.run_documents import TrainingOptions
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
 
 SGD = "sgd,momentum=0.9,weight_decay=0.0005"
 
 
+@with_settings(
+    "batch", "accumulate", "input_", "classes", "image_size",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "precision", "mode", "engine", "json", "quiet",
+)  # fmt: skip
 def predict(
     what: Annotated[
         str,
@@ -49,10 +57,6 @@ def predict(
         Optional[int],  # noqa: UP045
         typer.Option(help="Height and width of a workload's images.", metavar="N"),
     ] = None,
-    optimizer: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
-    ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
     mode: Annotated[
         Optional[str],  # noqa: UP045
@@ -69,49 +73,35 @@ def predict(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
-    from wattstep import devices, engines, workloads
+    from wattstep import devices, engines
     from wattstep.cli.progress import stages_of
     from wattstep.predict import check_device, predictor_for
-    from wattstep.schema.workload import OptimizerSettings, Preparation
+    from wattstep.schema.workload import Preparation
     from wattstep.store import this_device
+    from wattstep.train.strategies import MemoryStrategies
 
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
-    of: Specification | ModuleSource
-    own = ".py:" in what
+    accumulate = given.pop("accumulate")
+    strategies = MemoryStrategies(**given)
+    strategies.check_strategies(compiled=False)
     # What the user's file prints is no part of the prediction.
     with redirect_stdout(sys.stderr):
-        if own:
-            if image_size is not None:
-                raise InvalidValueError(
-                    "--image-size is of a workload; FILE.py:make takes --input",
-                    id="needless-option",
-                )
-            of = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
-            name = title = of.name
-            tokens = None
-        else:
-            if input_ is not None:
-                raise InvalidValueError(
-                    "--input is of FILE.py:make; a workload takes --image-size",
-                    id="needless-option",
-                )
-            if optimizer is not None:
-                raise InvalidValueError(
-                    "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
-                )
-            of = workloads.find(what)
-            name, title = of.facts.name, of.facts.title
-            tokens = of.facts.tokens_per_sample
+        training = training_of(what, input_, classes, image_size)
         preparation = Preparation(
-            batch_size=max(sizes), classes=None if own else classes, image_size=image_size
+            batch_size=max(sizes),
+            accumulate=accumulate,
+            classes=training.classes,
+            image_size=image_size,
+            **strategies.prepared,
         )
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
-            captured = engines.find(engines.DEFAULT).capture(of, preparation, precision)
+            captured = engines.find(engines.DEFAULT).capture(training.of, preparation, precision)
             predictor = predictor_for(
                 captured, device, engine=engine, precision=precision, mode=mode
             )
@@ -125,7 +115,12 @@ def predict(
         from wattstep.report.json_document import dump
 
         reports = [
-            one.report(workload=name, title=title, tokens_per_sample=tokens).to_dict()
+            one.report(
+                workload=training.name,
+                title=training.title,
+                tokens_per_sample=training.tokens_per_sample,
+                options=cast("TrainingOptions", strategies.strategies),
+            ).to_dict()
             for one in predictions
         ]
         fits = {
@@ -137,9 +132,82 @@ def predict(
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.predict import print_predictions
+    from wattstep.report.wording import strategies as words
 
+    ways = [f"accumulated {accumulate} times"] if accumulate != 1 else []
+    ways += filter(None, words(strategies.strategies).values())
     print_predictions(
-        title, predictor, predictions, screen(), largest=(largest["0.98"], largest["0.5"])
+        ", ".join([training.title, *ways]),
+        predictor,
+        predictions,
+        screen(),
+        largest=(largest["0.98"], largest["0.5"]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is to be predicted.
+
+    Attributes:
+        of: The workload, or the user's own module.
+        name: Of it.
+        title: In words.
+        classes: Of a workload, as its preparation takes them.
+        tokens_per_sample: Of a workload whose samples are sequences of tokens.
+    """
+
+    of: Specification | ModuleSource
+    name: str
+    title: str
+    classes: int | None = None
+    tokens_per_sample: int | None = None
+
+
+def training_of(
+    what: str,
+    input_: str | None,
+    classes: int | None,
+    image_size: int | None,
+    optimizer: str | None = None,
+) -> Training:
+    """What a command is to predict: a workload of the suite, or a function of the user's file.
+
+    Args:
+        what: Name of a workload, or "FILE.py:make".
+        input_: With --input, or None.
+        classes: With --classes, or None.
+        image_size: With --image-size, or None.
+        optimizer: With --optimizer, or None.
+
+    Raises:
+        InvalidValueError: There is no such thing, or an option is of the other kind.
+    """
+    from wattstep import workloads
+    from wattstep.schema.workload import OptimizerSettings
+
+    if ".py:" in what:
+        if image_size is not None:
+            raise InvalidValueError(
+                "--image-size is of a workload; FILE.py:make takes --input", id="needless-option"
+            )
+        source = module_source(what, input_, classes, OptimizerSettings.parse(optimizer or SGD))
+        return Training(of=source, name=source.name, title=source.name)
+    if input_ is not None:
+        raise InvalidValueError(
+            "--input is of FILE.py:make; a workload takes --image-size", id="needless-option"
+        )
+    if optimizer is not None:
+        raise InvalidValueError(
+            "--optimizer is of FILE.py:make; a workload has its own", id="needless-option"
+        )
+    of = workloads.find(what)
+    return Training(
+        of=of,
+        name=of.facts.name,
+        title=of.facts.title,
+        classes=classes,
+        tokens_per_sample=of.facts.tokens_per_sample,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -29,21 +29,28 @@ from wattstep.cli.options import (
     parse_batches,
     run_folder,
 )
-from wattstep.cli.saying import refuse
+from wattstep.cli.saying import refuse, say
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError, WattstepError, error_of
-from wattstep.schema.run_documents import CalibrationFile
+from wattstep.schema.run_documents import CalibrationFile, PlannedFacts
+from wattstep.schema.settings import option_of
 
 
 @with_settings(
     "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
-    "channels_last", "compiled", "accumulate", "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
+    "channels_last", "compiled", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
-    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "stable", "sustain",
-    "ambient", "fan", "cooldown", "canary", "out", "name", "live", "full", "json", "quiet",
+    "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
+    "ambient", "fan", "cooldown", "canary", "plan", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
+    context: typer.Context,
+    names: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="NAME...", help="Workloads; see suite. With --plan its own."),
+    ] = None,
     batch: Batches = "4",
     precision: Precisions = "fp32",
     rate_rule: RateRules = "linear",
@@ -75,6 +82,14 @@ def run(
             "compare then knows whether the machine itself changed. Off with --memory-limit.",
         ),
     ] = True,
+    plan: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Settings of a plan that `wattstep plan -o FILE.json` wrote, and predicted beside measured "
+            "afterwards. Options that are given win.",
+            metavar="FILE",
+        ),
+    ] = None,
     out: Out = Path("runs"),
     name: Name = None,
     live: Live = False,
@@ -95,6 +110,15 @@ def run(
     from wattstep.train.loop import Progress
     from wattstep.train.settings import TrainingSettings
 
+    planned: PlannedFacts | None = None
+    if plan is not None:
+        names, batch, precision, planned = follow_plan(
+            plan, names, batch, precision, given, partial(is_given, context)
+        )
+    if not names:
+        raise InvalidValueError(
+            "which workload? `wattstep suite` lists them, --plan has its own", id="nothing-to-train"
+        )
     target, ambient = given["target"], given["ambient"]
     batches = parse_batches(batch)
     precisions, rules = precision.split(","), rate_rule.split(",")
@@ -121,6 +145,7 @@ def run(
             calibration=calibrated,
             foreground=foreground_seconds if foreground else None,
             canary=canary and limit is None,  # which its memory might break
+            planned=planned,
             out=run_folder(out, name, new_name(workload)),
             **given,
         )
@@ -167,6 +192,62 @@ def _notes(paths: Sequence[Path]) -> set[str]:
     from wattstep.run import load
 
     return {note for path in paths for note in load(path).info.notes}
+
+
+def follow_plan(
+    path: Path,
+    names: list[str] | None,
+    batch: str,
+    precision: str,
+    given: dict[str, Any],
+    stands: Callable[[str], bool],
+) -> tuple[list[str], str, str, PlannedFacts]:
+    """Settings of a plan in place of the defaults of options; those on the command line win, with a note.
+
+    Args:
+        path: Of the plan.
+        names: Workloads that are given, or None.
+        batch: With --batch.
+        precision: With --precision.
+        given: Further options by field of the settings; those of the plan are put in.
+        stands: Whether an option stands on the command line.
+
+    Returns:
+        The workload, batch and precision to train with, and what the run keeps of the plan.
+
+    Raises:
+        InvalidValueError: It cannot be read, or is of another workload.
+    """
+    from wattstep.plan.file import read_plan
+    from wattstep.train.settings import TrainingSettings
+
+    plan = read_plan(path)
+    if names not in (None, [], [plan.workload]):
+        raise InvalidValueError(
+            f"--plan {path} is for {plan.workload}, not for {', '.join(names or [])}: leave the name out, or plan "
+            "for that workload",
+            id="plan-of-another-workload",
+        )
+    own: dict[str, Any] = {"batch_size": batch, "precision": precision}
+    changed = []
+    for field, value in plan.settings.items():
+        option = option_of(TrainingSettings, field)
+        parameter = "batch" if field == "batch_size" else field
+        if not stands(parameter):
+            (own if field in own else given)[field] = value
+            continue
+        asked = own.get(field, given.get(field))
+        if str(asked) != str(value):
+            changed.append(f"{option} {asked} in place of {value}")
+            say(f"wattstep: note: --{option} {asked} in place of the plan's {value}")
+    facts: PlannedFacts = {**plan.planned, "changed": changed}
+    return [plan.workload], str(own["batch_size"]), str(own["precision"]), facts
+
+
+def is_given(context: typer.Context, parameter: str) -> bool:
+    """True if an option stands on the command line, by the name of the command's parameter."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def unknown_temperature() -> None:

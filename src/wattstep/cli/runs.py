@@ -121,7 +121,7 @@ def _headlines(path: Path) -> Figures:
 def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
-    from wattstep.report.terminal.folding import has_room
+    from wattstep.report.terminal.folding import print_table
     from wattstep.report.values import show
 
     cells = []
@@ -135,14 +135,7 @@ def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
         size = "" if facts is None or facts.batch_size is None else f"batch {facts.batch_size}"
         date = plain(_created(row))[:16].replace("T", " ")
         cells.append((date, plain(what), size, *shown, plain(row.run)))
-    console = screen()
-    grid = _table(cells)
-    if has_room(grid, console):
-        console.print(grid)
-        return
-    for *others, run in cells:  # where a run lies never breaks: it has a line of its own
-        console.print(Text("  ".join(cell for cell in others if cell), style="bold"))
-        console.print(Text(f"  {run}"), soft_wrap=True)
+    print_table(_table(cells), screen())
 
 
 def _created(row: ListedRun) -> str:
@@ -153,7 +146,8 @@ def _table(rows: Sequence[Sequence[str]]) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for heading in ("date", "workload", "", "step time", "energy a step", "run"):
         numeric = heading in ("", "step time", "energy a step")
-        grid.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        whole = heading in ("date", "run")  # where a run lies is never broken
+        grid.add_column(heading, justify="right" if numeric else "left", no_wrap=whole)
     for row in rows:
         grid.add_row(*map(Text, row))
     return grid

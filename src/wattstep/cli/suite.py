@@ -164,12 +164,11 @@ def _show_all(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     from wattstep.cli.screen import screen
+    from wattstep.report.terminal.folding import print_table
 
     table = Table(box=None, pad_edge=False, padding=(0, 1))
-    # Data sets with long names give way; names and counts do not.
-    widths = {"name": None, "dominant": None, "data set": 16, "input": None}
-    for heading, most in widths.items():
-        table.add_column(heading, no_wrap=True, max_width=most)
+    for heading in ("name", "dominant", "data set", "input"):
+        table.add_column(heading)
     for heading in ("params", "FLOP"):
         table.add_column(heading, justify="right", no_wrap=True)
     for domain, of_domain in groupby(sorted(rows, key=_domain), key=_domain):
@@ -181,7 +180,7 @@ def _show_all(rows: list[dict[str, Any]]) -> None:
             )  # fmt: skip
         table.add_row()
     console = screen()
-    console.print(table)
+    print_table(table, console)
     console.print(
         "Counted from our own code: params as it trains; FLOP of a sample's forward pass, a "
         "multiply-add is two. More: wattstep suite NAME"
@@ -203,6 +202,7 @@ def _show_one(row: dict[str, Any]) -> None:
     from rich.table import Table
 
     from wattstep.cli.screen import screen
+    from wattstep.report.terminal.folding import print_table
 
     published = row["published"]
     at = [
@@ -238,4 +238,4 @@ def _show_one(row: dict[str, Any]) -> None:
             table.add_row("its error", error)
     console = screen()
     console.print(f"{row['name']}: {row['title']}", style="bold", markup=False, highlight=False)
-    console.print(table, markup=False, highlight=False)
+    print_table(table, console)

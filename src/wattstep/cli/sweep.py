@@ -39,7 +39,9 @@ Threads = Annotated[
 @with_settings(
     "workloads", "batch", "threads", "engine", "processor", "precision", "channels_last", "compiled",
     "memory_limit", "memory_reserve", "repeat", "steps", "seconds",
-    "warmup", "accumulate", "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
+    "warmup", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload",
+    "classes", "image_size", "rate_rule", "modes", "cores", "clocks",
     "cooldown", "interval", "trace", "seed", "data_dir", "power_model", "out", "scheduler",
     "targets", "device", "json", "quiet",
     trace="none",
@@ -247,7 +249,7 @@ def run_sweep(plan: SweepPlan, out: Path, *, as_json: bool, quiet: bool) -> None
     from wattstep.train.child.local_machine import this_machine
 
     with SweepProgress(quiet=quiet) as progress:
-        _sweep(plan, out, this_machine(), as_json, progress, sweep_here)
+        _sweep(plan, out, this_machine(plan.settings.processor), as_json, progress, sweep_here)
 
 
 def run_on_cluster(

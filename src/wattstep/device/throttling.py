@@ -206,7 +206,7 @@ def slow_while_busy(
     def words(at: slice) -> str:
         return (
             f"{channel.name} was {_hertz(mean[at].min())} with the core busy for "
-            f"{min(share[at].mean(), 1.0):.0%} of the time; otherwise {_hertz(usual)}"
+            f"{100 * min(share[at].mean(), 1.0):.0f} % of the time; otherwise {_hertz(usual)}"
         )
 
     if rare:

@@ -107,7 +107,9 @@ def idle_state_ratio(
     if not len(verdicts):
         return missing("ratio", f"no stretch of clean steps is as long as {window_ns / 1e6:g} ms")
     figure = within(mean_figure(verdicts, "ratio", source, Status.MEASURED))
-    note = f"share of {window_ns / 1e6:g} ms windows with the core busy below {IDLE_BELOW:.0%}"
+    note = (
+        f"share of {window_ns / 1e6:g} ms windows with the core busy below {100 * IDLE_BELOW:.0f} %"
+    )
     return _with_method(figure, note)
 
 

@@ -86,9 +86,12 @@ class Floor:
         memory: Bytes, loaded and after one tiny step.
         counted: One of `COUNTED`: "system" (used by the whole system, minus idle: contexts that a driver holds
             count) or "process" (resident set).
+        start: Time in s from the start of its process to the first step: loading the framework, the
+            network and the data.
     """
 
     counted: str
+    start: Annotated[Value | None, Unit("s")] = None
     memory: Annotated[Value | None, Unit("B", "a process that made one tiny step")] = None
 
 

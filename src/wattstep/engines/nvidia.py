@@ -108,16 +108,19 @@ def look(root: Path = Path("/")) -> System:
     )
 
 
-_INTEGRATED: Final = re.compile(r"^Model:.*\bGB10\b", re.MULTILINE)  # of a DGX Spark
-
-
 def shares_memory(root: Path = Path("/")) -> bool:
     """True if the GPU here has no memory of its own, so that what it takes is the system's.
 
     Those of Tegra, and of boards that have the driver of desktops without being one.
     """
-    models = map(text_of, root.glob("proc/driver/nvidia/gpus/*/information"))
-    return look(root).tegra or any(_INTEGRATED.search(text) for text in models)
+    return look(root).tegra or any("GB10" in name.split() for name in gpu_names(root))
+
+
+def gpu_names(root: Path = Path("/")) -> list[str]:
+    """Names of the GPUs that the driver of desktops and servers has, in order; none on Tegra."""
+    texts = map(text_of, sorted(root.glob("proc/driver/nvidia/gpus/*/information")))
+    models = (re.search(r"^Model:\s*(.+)", text, re.MULTILINE) for text in texts)
+    return [match[1].strip() for match in models if match]
 
 
 def why_no_gpu(system: System, build: Build, visible: str | None, message: str = "") -> str | None:

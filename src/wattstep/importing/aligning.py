@@ -334,7 +334,7 @@ def _hint_of_coverage(tables: Busy, log: Telemetry) -> list[str]:
     if share >= _COVERED:
         return []
     return [
-        f"warning: by their wall clocks the log covers {share:.0%} of the trace: it was started "
+        f"warning: by their wall clocks the log covers {100 * share:.0f} % of the trace: it was started "
         "late or stopped early, or one of the clocks is wrong"
     ]
 

@@ -28,11 +28,11 @@ ROLES: Final = ("power_total", "power_part", "power_outside")
 LEAST_SEEN: Final = 0.5  # of the busy stretch in which a period shows that is one of steps
 FOUND: Final = (
     "no step is marked: {count:,} of {period} were counted by the period of the power, which shows "
-    "in {share:.0%} of the busy stretch. All of its {busy} would hold {fewest:,} to {most:,} steps "
+    "in {share:.0f} % of the busy stretch. All of its {busy} would hold {fewest:,} to {most:,} steps "
     "of {low} to {high}. Single steps are not told apart; whatever else repeats with this period "
     "is counted as a step, and steps shorter than {least} could look the same"
 )
-RARE: Final = "a period of {period} shows in {share:.0%} of the busy stretch only"
+RARE: Final = "a period of {period} shows in {share:.0f} % of the busy stretch only"
 UNSEEN: Final = "without_period"  # the rest between steps in which none were found
 NONE: Final = "no steps were found in the power: {}"
 NO_SAMPLES: Final = "the log holds too few samples of power"
@@ -146,7 +146,7 @@ def _power_steps(
             figure = counted_period(power.t_ns, (power.total, *power.parts), steady, figure)
             steady = steady.of(figure.value or 0.0)
             return _with_steps(steady, figure, power, busy_and_idle, warmup)
-        reason = RARE.format(period=spoken(figure.value or 0.0), share=steady.share)
+        reason = RARE.format(period=spoken(figure.value or 0.0), share=100 * steady.share)
     words = NONE.format(reason)
     return PowerSteps(
         steps=step_columns(_steps(_NO_TIMES, _NO_TIMES), no_marks(), 0), spans=_spans(busy_and_idle),
@@ -163,7 +163,7 @@ def _with_steps(
     low_s, high_s = steady.mean_s(figure)
     note = FOUND.format(
         count=len(begins), fewest=fewest, most=most, period=spoken(figure.value or 0.0),
-        low=spoken(low_s), high=spoken(high_s), share=steady.share,
+        low=spoken(low_s), high=spoken(high_s), share=100 * steady.share,
         busy=spoken((busy_and_idle.busy[1] - busy_and_idle.busy[0]) * 1e-9),
         least=spoken(LEAST_A_PERIOD * float(np.median(np.diff(power.t_ns))) * 1e-9),
     )  # fmt: skip

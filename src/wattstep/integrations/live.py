@@ -11,6 +11,7 @@ from wattstep.integrations.naming import metric_name
 from wattstep.live.so_far import LOOK_EVERY_S, SoFar
 from wattstep.record.recorder import Recorder
 from wattstep.schema.figure import Status, missing
+from wattstep.schema.spelling import rounded
 
 _SOON: Final = "no power was read yet"
 
@@ -75,7 +76,7 @@ class Live:
             if self.energy.status is not Status.MEASURED:
                 parts = [f"≈ {parts[0]}", *parts[1:], self.energy.status.value]
         if self.battery.value is not None:
-            parts.append(f"battery {self.battery.value:.0%}".replace("%", " %"))
+            parts.append(f"battery {100 * self.battery.value:.0f} %")
         return ", ".join(parts)
 
     def numbers(self) -> dict[str, float]:
@@ -97,5 +98,5 @@ def _short(value: float) -> str:
     """Three digits and a prefix, as far as the unit follows."""
     for factor, prefix in ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ")):
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}"
-    return f"{value:.3g} "
+            return f"{rounded(value / factor)} {prefix}"
+    return f"{rounded(value)} "

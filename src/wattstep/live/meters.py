@@ -106,7 +106,9 @@ class Meters:
             covered.append(part[1])
             longest = max(longest, part[2])
         share = min(covered) / longest if longest > 0 else 1.0
-        reason = f"power covers {share:.0%} of the recording" if share < LEAST_COVERED else None
+        reason = (
+            f"power covers {100 * share:.0f} % of the recording" if share < LEAST_COVERED else None
+        )
         return Figure(
             value=self._whole(total, max(covered)), unit="J", status=self.status,
             source=self.source, method=SINCE, reason=reason,

@@ -43,10 +43,10 @@ def _battery(now: Figure | None, end: Figure | None) -> list[str]:
     if now is None or now.value is None:
         return []
     if end is None or end.value is None:
-        return [f"battery {now.value:.0%}"]
+        return [f"battery {100 * now.value:.0f} %"]
     if end.value <= 0:
-        return [f"battery {now.value:.0%}, which will be empty before the end"]
-    return [f"battery {now.value:.0%}, {end.value:.0%} at the end"]
+        return [f"battery {100 * now.value:.0f} %, which will be empty before the end"]
+    return [f"battery {100 * now.value:.0f} %, {100 * end.value:.0f} % at the end"]
 
 
 def lasting(time: Figure) -> str:

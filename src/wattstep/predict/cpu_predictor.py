@@ -12,6 +12,7 @@ from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.memory import training_fits
+from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
@@ -47,8 +48,17 @@ class CpuPredictor(BatchSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self._device, self._engine = device, engine
         self.fitted = cpu_values(self.device, engine, precision)
         self._replayed: dict[int, Growth] = {}
+
+    def in_mode(self, mode: str | None) -> CpuPredictor:
+        """As `Predictor.in_mode`."""
+        other = CpuPredictor(
+            self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
+        )
+        other._replayed = self._replayed
+        return other
 
     def at(self, batch_size: int) -> Prediction:
         """The prediction for a batch size.
@@ -61,7 +71,7 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
-        notes = [*fitted.notes, *graph.notes, *self._unknown(graph)]
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *self._unknown(graph)]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         bandwidth = fitted.cpu.bandwidth or self.device.memory.bandwidth

@@ -19,6 +19,7 @@ from wattstep.schema.arrays import FloatArray
 from wattstep.schema.figure import Figure, Missing, Status, counted, missing
 from wattstep.schema.figures import Figures, Metrics
 from wattstep.schema.report_rows import CostRow
+from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.step_graph import StepGraph
 from wattstep.schema.tokens import energy_per_token, tokens_per_second
@@ -58,7 +59,7 @@ class Prediction:
         device: Where.
         engine: Framework, as the device's file names it.
         precision: Of the training.
-        batch_size: Samples of a step.
+        batch_size: Samples of one forward pass.
         graph: Its operations at this batch size.
         time: What they take.
         operation_seconds: On the device, by operation of `graph`, in s.
@@ -92,6 +93,11 @@ class Prediction:
 
     # --- figures -------------------------------------------------------------------------------
 
+    @property
+    def samples(self) -> int:
+        """Of a step: of all batches whose gradients are added up."""
+        return self.batch_size * self.graph.accumulate
+
     def fits(self, probability: float = SURE) -> bool:
         """True if memory suffices with at least this probability."""
         return self.fits_with >= probability
@@ -123,7 +129,7 @@ class Prediction:
     def throughput(self) -> Figure:
         """Samples a second."""
         return self._figure(
-            self.batch_size / self.time.total, "samples/s", "step_time", "from the step time"
+            self.samples / self.time.total, "samples/s", "step_time", "from the step time"
         )
 
     @property
@@ -243,7 +249,7 @@ class Prediction:
         if energy.value is None or energy.low is None or energy.high is None:
             return missing("samples", POWER_UNKNOWN)
         full = battery.capacity
-        value = self.batch_size * full.value / energy.value
+        value = self.samples * full.value / energy.value
         down = hypot(log(energy.high / energy.value), log(full.value / full.low))
         up = hypot(log(energy.value / energy.low), log(full.high / full.value))
         return Figure(
@@ -274,7 +280,12 @@ class Prediction:
     # --- the report ----------------------------------------------------------------------------
 
     def report(
-        self, *, workload: str, title: str = "", tokens_per_sample: int | None = None
+        self,
+        *,
+        workload: str,
+        title: str = "",
+        tokens_per_sample: int | None = None,
+        options: TrainingOptions | None = None,
     ) -> RunReport:
         """The report of a run that never took place.
 
@@ -282,9 +293,10 @@ class Prediction:
             workload: Its name.
             title: In words.
             tokens_per_sample: Of a workload whose samples are sequences of tokens.
+            options: How it trains, as a run has them.
         """
         energy = self.energy_per_step
-        per_sample = energy if energy.missing else energy.scaled(1 / self.batch_size, "J")
+        per_sample = energy if energy.missing else energy.scaled(1 / self.samples, "J")
         metrics = Metrics(
             {
                 "step_time": self.step_time,
@@ -324,6 +336,7 @@ class Prediction:
                 *self.notes,
             ),
             model=self.graph.counts,
+            options={"accumulate": self.graph.accumulate, **(options or {})},
             metrics=metrics,
             operations=self._rows(("name", "layer", "phase", "kind")),
             layers=self._rows(("layer",)),

@@ -20,6 +20,7 @@ from wattstep.predict.memory import (
     system_memory,
     training_fits,
 )
+from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
@@ -54,8 +55,21 @@ class Predictor(BatchSearch):
         mode: str | None = None,
     ) -> None:
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
+        self._device, self._engine = device, engine
         self.fitted = fitted_values(self.device, engine, precision)
         self._replayed: dict[int, Reserved] = {}
+
+    def in_mode(self, mode: str | None) -> Predictor:
+        """The same in another power mode of the device, of which memory knows nothing: it is replayed once.
+
+        Raises:
+            InvalidValueError: It has no such mode.
+        """
+        other = Predictor(
+            self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
+        )
+        other._replayed = self._replayed
+        return other
 
     @cached_property
     def _products(self) -> bool:
@@ -76,7 +90,7 @@ class Predictor(BatchSearch):
         work, time = self._timed(graph)
         shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
         beyond = notes_beyond(shares, outside)
-        notes = [*fitted.notes, *graph.notes, *beyond]
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         seconds = np.zeros(graph.count)

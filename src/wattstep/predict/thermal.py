@@ -101,6 +101,36 @@ def heat_of(device: Device, power: Ranged, bound_by_memory: float) -> Heat:
     return Heat(steady=steady, to_limit=to_limit, slowdown=slowdown, throttles=throttles)
 
 
+def temperature_after(device: Device, power: Ranged, seconds: float) -> Ranged | Missing:
+    """Temperature in °C of the hottest sensor when a training ends that began on the idle device.
+
+    Args:
+        device: With its thermal values.
+        power: Mean of a step, in W.
+        seconds: That it takes.
+    """
+    thermal, idle = device.thermal, device.power.idle
+    if (
+        thermal.resistance is None
+        or thermal.ambient is None
+        or thermal.time_constant is None
+        or idle is None
+    ):
+        return Missing(
+            f"{device.name} lacks thermal.resistance, ambient or time_constant, or power.idle"
+        )
+    generator = np.random.default_rng(0)
+    drawn = _drawn(Value(**vars(power), basis="", source=""), generator)
+    resistance = _drawn(thermal.resistance, generator)
+    ambient = _drawn(thermal.ambient, generator, linear=True)
+    left = np.exp(-seconds / _drawn(thermal.time_constant, generator))
+    free, begin = ambient + resistance * drawn, ambient + resistance * _drawn(idle, generator)
+    warm = free - (free - begin) * left
+    if thermal.throttle is not None:
+        warm = np.minimum(warm, _drawn(thermal.throttle, generator, linear=True))
+    return _ranged(warm)
+
+
 def _drawn(value: Value, generator: np.random.Generator, *, linear: bool = False) -> FloatArray:
     """Draws of a value, the first its best: two normal halves, of its logarithm but where it is a temperature."""
     z = np.concatenate([[0.0], generator.standard_normal(DRAWS)]) / NORMAL_90

@@ -604,6 +604,17 @@ class StepMarker(PlainSteps):
             self._windows.schedule.next_step = self.index
             self.plan_anew()
 
+    def pause_tracing(self) -> None:
+        """No step is traced until tracing is resumed, or the next one is asked for."""
+        self._windows.schedule.pause()
+        self.plan_anew()
+
+    def resume_tracing(self) -> None:
+        """Steps are traced by the schedule again."""
+        if self._windows.stopped_ns is None:
+            self._windows.schedule.resume(self.index)
+            self.plan_anew()
+
     def abandon_window(self) -> None:
         """The step that is being traced, if any, turned out to be something else."""
         self.plan_anew()

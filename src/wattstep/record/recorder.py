@@ -348,6 +348,11 @@ class Recorder(StepRecorder):
         """Description of the run so far."""
         return self._info
 
+    @property
+    def machine_root(self) -> Path | None:
+        """Root of the files of the machine whose sensors are read; None where they are no files here."""
+        return self._host.root
+
     def _mark(self, kind: Mark, name: tuple[str, str] | None = None, value: float = 0.0) -> None:
         """Writes a mark, with the table and text of its name; a full disk ends the recording."""
         try:

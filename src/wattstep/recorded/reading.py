@@ -22,7 +22,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
-from wattstep.recorded.steps import Steps
+from wattstep.recorded.steps import Steps, exploring
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
@@ -257,6 +257,8 @@ class Tables:
             warmup=settled,
             settled=int((settled & ~warmup).sum()),
             device=device,
+            looking=exploring(self.info.conditions.get("governor"), table["index"].to_numpy()),
+            slowed=bool(self.info.device.get("slowed")),
             host_ns=np.stack([floats("host_start_ns"), floats("host_end_ns")], axis=1)
             if device
             else None,

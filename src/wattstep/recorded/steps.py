@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.figure import CLOCK
+from wattstep.schema.figure import CLOCK, Status
+from wattstep.schema.run_documents import GovernorFacts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,6 +26,7 @@ class Steps:
         traced: Whether it was traced.
         window_ns: Begin and end of tracing windows, shape (w, 2).
         rest_ns: Begin and end of stretches with a name (evaluation), by name, each shape (r, 2).
+        looking: Steps in which a governor looked what caps of the clocks do; None: none.
         excluded: Steps that are left out on request (throttled, disturbed); None: none.
         excluded_as: What they were asked to be left out as.
         only_traced: Whether all of them were traced by another tool: they are what there is, and
@@ -39,6 +41,8 @@ class Steps:
         settled: Steps that count as warm-up beyond those that were asked for: until then the device's
             step time had not settled; 0: none.
         device: The device on whose timeline steps lie, as rows of operations name it; "": the host.
+        slowed: Whether an emulated board paused the training for its lowered clocks: then no time of
+            a step is measured.
     """
 
     index: IntArray
@@ -50,6 +54,7 @@ class Steps:
     traced: BoolArray
     window_ns: IntArray
     rest_ns: Mapping[str, IntArray]
+    looking: BoolArray | None = None
     excluded: BoolArray | None = None
     excluded_as: str = ""
     only_traced: bool = False
@@ -59,6 +64,7 @@ class Steps:
     host_ns: FloatArray | None = None
     settled: int = 0
     device: str = ""
+    slowed: bool = False
 
     @property
     def figures_of(self) -> str:
@@ -71,6 +77,11 @@ class Steps:
     def source(self) -> str:
         """Clock of the times of the steps."""
         return f"events in the queue of {self.device}" if self.device else CLOCK
+
+    @property
+    def status(self) -> Status:
+        """Status of times of steps."""
+        return Status.MODELLED if self.slowed else Status.MEASURED
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
@@ -99,6 +110,8 @@ class Steps:
             return self.absent
         if self.only_traced and self.warmup.all():
             return "no step is left: all that were traced count as warm-up"
+        if self.looking is not None and (self.warmup | self.looking).all():
+            return "no clean step was recorded: it ended before the governor had decided"
         if (self.warmup | self.traced | self.settling).all():
             return "no clean step was recorded: all were warm-up, traced or settling"
         return f"no clean step is left: all were left out as {self.excluded_as} (--exclude)"
@@ -107,6 +120,8 @@ class Steps:
     def clean(self) -> BoolArray:
         """Steps that time, throughput and energy rest on."""
         left_out = self.warmup | (self.traced & (not self.only_traced)) | self.settling
+        if self.looking is not None:
+            left_out |= self.looking
         return ~left_out if self.excluded is None else ~(left_out | self.excluded)
 
     @property
@@ -178,6 +193,22 @@ class Steps:
         goes_on = np.append(~begins[first[1:]], False)
         until = np.where(goes_on, np.append(start[first[1:]], 0), end[last])
         return np.stack([start[first], until], axis=1)
+
+
+def exploring(governor: GovernorFacts | None, index: IntArray) -> BoolArray | None:
+    """Mask of the steps in which a governor looked what caps do; None where nothing was governed.
+
+    Args:
+        governor: What the run's description says of it.
+        index: Numbers of the steps, shape (n,).
+    """
+    if governor is None:
+        return None
+    mask = np.zeros(len(index), bool)
+    for look in governor.get("looks", ()):
+        last = look["last_step"]
+        mask |= (index >= look["first_step"]) & (last is None or index <= last)
+    return mask
 
 
 def slices(stretches: IntArray, least_ns: int) -> IntArray:

@@ -90,5 +90,5 @@ def _shown(figure: Figure | None) -> Shown | None:
 def interval(figure: Figure) -> str:
     """A figure with its interval in words."""
     shown = show(figure)
-    percent = "" if figure.confidence is None else f", {figure.confidence:.0%} interval"
+    percent = "" if figure.confidence is None else f", {100 * figure.confidence:.0f} % interval"
     return f"{shown.text}{percent}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wattstep.report.values import Shown, plain, show
-from wattstep.report.wording import label
+from wattstep.report.wording import label, strategies
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.footprint import Footprint, StageMemory
 
@@ -146,7 +146,8 @@ def by_workload(footprints: Sequence[Footprint]) -> list[list[Footprint]]:
     """Footprints that differ by batch size only, together, in the order given."""
     groups: dict[tuple[Any, ...], list[Footprint]] = {}
     for one in footprints:
-        key = one.workload, one.processor, one.precision, one.accumulate
+        ways = tuple((one.about.get("strategies") or {}).items())
+        key = one.workload, one.processor, one.precision, one.accumulate, ways
         groups.setdefault(key, []).append(one)
     return list(groups.values())
 
@@ -159,12 +160,28 @@ def heading(footprints: Sequence[Footprint]) -> str:
         first.title,
         first.precision,
         None if first.accumulate == 1 else f"accumulate {first.accumulate}",
+        *strategies(first.about.get("strategies") or {}).values(),
         None if threads is None else f"{threads} thread" + ("" if threads == 1 else "s"),
         first.about.get("engine"),
         first.gpu,
         first.memory_limit and f"limit {first.memory_limit}",
     ]
     return " · ".join(plain(part) for part in parts if part)
+
+
+def verdict(footprints: Sequence[Footprint]) -> str:
+    """Which batch sizes came to their end under the limit and which did not; "" where nothing was in question."""
+    limited = footprints[0].memory_limit
+    fitting = [f"{one.batch_size:,}" for one in footprints if one.reason is None]
+    failing = [f"{one.batch_size:,}" for one in footprints if one.reason is not None]
+    if not limited and not failing:
+        return ""
+    where = "the limit" if limited else "the memory of this machine"
+    sentences = [f"Fits into {where}: batch {', '.join(fitting)}."] if fitting else []
+    if failing:
+        into = "" if fitting else f" into {where}"
+        sentences.append(f"Does not fit{into}: batch {', '.join(failing)}.")
+    return " ".join(sentences)
 
 
 def category_rows(footprints: Sequence[Footprint]) -> list[Row]:

@@ -313,9 +313,9 @@ def _machine(machine: MeasuringMachine) -> str:
     words = [
         spelt.get(key, "{}").format(_bytes(machine["memory"]) if key == "memory" else plain(fact))
         for key, fact in machine.items()
-        if fact not in (None, UNKNOWN, NOT_TOLD)
+        if fact not in (None, UNKNOWN, NOT_TOLD) and key != "gpus"
     ]
-    return ", ".join(words)
+    return ", ".join([*words, *map(plain, machine.get("gpus", ()))])
 
 
 def _versions(outcomes: Sequence[Outcome]) -> str:

@@ -11,7 +11,7 @@ from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray
-from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.schema.figures import Figures
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
 from wattstep.schema.report_rows import Evaluation
@@ -50,7 +50,7 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
     method = f"{BETWEEN}; {_extent(judged[after])}; {STOPPED}"
     time = Figure(
         value=high, low=low, high=high, unit="s", n=after, source=CLOCK,
-        status=Status.ATTRIBUTED if traced else Status.MEASURED,
+        status=weakest([steps.status, Status.ATTRIBUTED if traced else Status.MEASURED]),
         method=f"sum of the steps; {method}"
         + ("; traced steps count as mean clean ones" if traced else ""),
     )  # fmt: skip

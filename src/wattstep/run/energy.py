@@ -23,7 +23,7 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
-from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing
+from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 LEAST_STEPS = 5  # in a state: fewer make no mean
@@ -157,7 +157,7 @@ def _sample_time(steps: Steps) -> Figure:
     if not np.isfinite(samples).all():
         return missing("s", "how many samples a step takes is not known")
     periods = steps.seconds[clean] + steps.gap_s[clean]
-    return ratio_figure(periods, samples, "s", CLOCK, Status.MEASURED)
+    return ratio_figure(periods, samples, "s", CLOCK, steps.status)
 
 
 def _per_sample(energy: EnergySource, energies: Spent, time: Figure) -> Figure:
@@ -292,7 +292,7 @@ def _time_in(steps: Steps, mask: BoolArray, name: str) -> Figure:
     chosen = steps.clean & mask
     if reason := _too_few(int(chosen.sum()), name):
         return missing("s", reason)
-    return mean_figure(steps.seconds[chosen], "s", CLOCK, Status.MEASURED)
+    return mean_figure(steps.seconds[chosen], "s", CLOCK, steps.status)
 
 
 def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figure:

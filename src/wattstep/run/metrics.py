@@ -175,7 +175,7 @@ def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
     if series.imported.trace_is_one_step:
         return {"step_time": missing("s", UNMARKED), "throughput": missing("samples/s", UNMARKED)}
     if np.isfinite(samples).all():
-        throughput = ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
+        throughput = ratio_figure(samples, periods, "samples/s", CLOCK, steps.status)
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
     throughput = series.imported.with_period(throughput, inverse=True)
@@ -246,7 +246,7 @@ def _frames(tables: Tables, breakdown: RunBreakdown) -> dict[str, Any]:
     games = [lengths[:, n] for n, name in enumerate(phases.names) if name == "game"]
     if not games or not len(lengths):
         return {"frame_time": missing("s", "no phase of the game was marked")}
-    time = mean_figure(np.sum(games, axis=0), "s", CLOCK, Status.MEASURED)
+    time = mean_figure(np.sum(games, axis=0), "s", CLOCK, breakdown.steps.status)
     time = time.scaled(1 / float(frames), "s")
     return {"frame_time": replace(time, method=f"{time.method}; a step plays {frames} frames")}
 
@@ -438,12 +438,12 @@ def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[
     correction = breakdown.compensated.correction
     source = f"{correction.windows} traced steps and the clean ones beside them"
     figures["trace_inflation"] = Figure(
-        value=correction.inflation, unit="ratio", n=correction.windows, status=Status.MEASURED,
+        value=correction.inflation, unit="ratio", n=correction.windows, status=steps.status,
         source=source, method="traced step over clean step, median",
     )  # fmt: skip
     if np.isfinite(correction.residual):
         figures["correction_residual"] = Figure(
-            value=correction.residual, unit="ratio", n=correction.windows, status=Status.MEASURED,
+            value=correction.residual, unit="ratio", n=correction.windows, status=steps.status,
             source=source,
             method="cost of an event fitted on odd windows, clean steps beside even ones "
             "predicted: relative error before anything is scaled",

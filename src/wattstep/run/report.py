@@ -24,11 +24,14 @@ from wattstep.schema.figures import Metrics
 from wattstep.schema.report_rows import (
     NotMeasured,
     OutsideSteps,
+    PlanCompared,
+    PlannedRow,
     RecordFacts,
     RunConditions,
     SampledChannel,
     StepCounts,
 )
+from wattstep.schema.run_documents import PlannedFacts
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunReport
 
@@ -58,6 +61,7 @@ def make_report(
         step_kinds=part("step_kinds", lambda: tuple(breakdown.kinds_of_steps()), ()),
         conditions=part("conditions", lambda: _conditions(tables, series, conditions), None),
         forecast=tables.info.conditions.get("forecast"),
+        planned=part("planned", lambda: compare_planned(tables.info.planned, metrics), None),
         course=part("curve", lambda: sustained_course(series, conditions), None),
         operations=part("operations", lambda: tuple(breakdown.operations()), ()),
         operations_notes=part("operations_notes", lambda: tuple(breakdown.operations_notes), ()),
@@ -126,6 +130,37 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
         metrics=metrics,
         environment=info.environment,
     )
+
+
+def compare_planned(planned: PlannedFacts, metrics: Metrics) -> PlanCompared | None:
+    """What the plan of a run predicted beside what came; None where it followed none.
+
+    Args:
+        planned: As the run's description has it.
+        metrics: Of the run.
+    """
+    if not planned:
+        return None
+    return PlanCompared(
+        device=planned["device"],
+        mode=planned.get("mode"),
+        configuration=planned.get("configuration", ""),
+        changed=tuple(planned.get("changed") or ()),
+        rows=tuple(
+            _planned_row(name, Figure.from_dict(facts), metrics)
+            for name, facts in planned.get("figures", {}).items()
+        ),
+    )
+
+
+def _planned_row(name: str, predicted: Figure, metrics: Metrics) -> PlannedRow:
+    measured = metrics.figure(name) or missing(predicted.unit, "the run has no such figure")
+    inside = None
+    if measured.value is not None:
+        assert predicted.low is not None
+        assert predicted.high is not None
+        inside = predicted.low <= measured.value <= predicted.high
+    return PlannedRow(metric=name, predicted=predicted, measured=measured, inside=inside)
 
 
 def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
@@ -221,6 +256,7 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
         clean=0 if steps.only_traced else int(steps.clean.sum()),
         traced=int(steps.traced.sum()),
         settling=int((steps.settling & ~steps.warmup & ~steps.traced).sum()),
+        exploring=None if steps.looking is None else int(steps.looking.sum()),
         disturbed=int(flags.disturbed[all_clean].sum()) if seen else None,
         throttled=throttled or None,
         left_out=left_out or None,
@@ -242,7 +278,7 @@ def _outside(series: Series) -> dict[str, OutsideSteps]:
         seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
         table[name] = OutsideSteps(
             total=Figure(
-                value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
+                value=float(seconds.sum()), unit="s", n=len(spans), status=series.steps.status,
                 source=CLOCK, method="sum of stretches outside of the steps",
             ),
             energy=_energy_outside(series, spans),

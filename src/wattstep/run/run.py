@@ -61,7 +61,9 @@ class Run:
     @cached_property
     def conditions(self) -> StepFlags:
         """Flags of steps that were throttled or disturbed, with the evidence."""
-        return find_step_flags(self._sampled, real_cores(self.info.device))
+        return find_step_flags(
+            self._sampled, real_cores(self.info.device), self.info.conditions.get("governor")
+        )
 
     @cached_property
     def excluded(self) -> tuple[str, ...]:

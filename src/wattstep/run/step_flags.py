@@ -21,14 +21,15 @@ from wattstep.device.throttling import (
 from wattstep.recorded.curves import Curve, add_curves
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
-from wattstep.schema.arrays import BoolArray
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.figure import Status
 from wattstep.schema.report_rows import ConditionStretch, RunConditions
-from wattstep.schema.run_documents import ConditionFacts
+from wattstep.schema.run_documents import ConditionFacts, GovernorFacts
 
 EMULATOR = "emulator_cpu_time"  # of ours as well, but none of what recording costs
 MOST_SHOWN = 100
+SETTLES_NS = 200_000_000  # until a clock follows its cap, and a sample shows it
 NO_EVIDENCE = (
     "no sensor shows throttling here: no flag, no cap of the frequency, no temperature with a "
     "known limit, and no frequency of a core beside its busy time"
@@ -63,15 +64,16 @@ class StepFlags:
         return mask
 
 
-def find_step_flags(series: Series, cores: int) -> StepFlags:
+def find_step_flags(series: Series, cores: int, governor: GovernorFacts | None = None) -> StepFlags:
     """Conditions of every step by the samples.
 
     Args:
         series: The samples.
         cores: How many the machine that trains has.
+        governor: What capped the clocks on purpose, which is no throttling; None: nothing did.
     """
     steps = series.steps
-    throttling, watched, notes = _throttling(series)
+    throttling, watched, notes = _throttling(series, governor)
     unseen = not_comparable(series)
     stretches = merged([*throttling, *_disturbances(series, cores)])
     if not watched:
@@ -93,7 +95,9 @@ def _touched(steps: Steps, stretches: Sequence[Stretch], kind: str) -> BoolArray
     return overlapping(steps.start_ns, steps.end_ns, own)
 
 
-def _throttling(series: Series) -> tuple[list[Stretch], list[str], list[str]]:
+def _throttling(
+    series: Series, governor: GovernorFacts | None
+) -> tuple[list[Stretch], list[str], list[str]]:
     """Stretches, what they were looked for in, and notes."""
     stretches: list[Stretch] = []
     watched: list[str] = []
@@ -101,7 +105,7 @@ def _throttling(series: Series) -> tuple[list[Stretch], list[str], list[str]]:
     for channel in series.with_role(*OWN_ROLES):
         if channel.role == "temperature" and channel.limit is None:
             continue
-        t_ns, value = series.raw(channel.name)
+        t_ns, value = _uncapped(channel, *series.raw(channel.name), governor)
         watched.append(channel.name)
         stretches += by_channel(channel, t_ns, value)
         if channel.role == "frequency_cap" and (note := held_cap(channel, value)):
@@ -110,8 +114,29 @@ def _throttling(series: Series) -> tuple[list[Stretch], list[str], list[str]]:
         busy = _busy_behind(series, channel)
         if busy is not None:
             watched.append(channel.name)
-            stretches += slow_while_busy(channel, *series.raw(channel.name), busy)
+            t_ns, value = _uncapped(channel, *series.raw(channel.name), governor)
+            stretches += slow_while_busy(channel, t_ns, value, busy)
     return stretches, watched, _one_of_each(notes)
+
+
+def _uncapped(
+    channel: Channel, t_ns: IntArray, value: FloatArray, governor: GovernorFacts | None
+) -> tuple[IntArray, FloatArray]:
+    """A clock or its cap as it would have been without the governor's caps: divided by their share.
+
+    Where it moves just after a change, the lower of the shares before and after counts.
+    """
+    caps = (governor or {}).get("caps")
+    governed = channel.role in ("frequency", "frequency_cap")
+    if not caps or not governor or not governed or channel.domain != governor.get("part"):
+        return t_ns, value
+    times = np.array([at for at, _ in caps], np.int64)
+    shares = np.array([1.0, *(share for _, share in caps)])
+    now = np.searchsorted(times, t_ns, side="right")
+    before = np.searchsorted(times, t_ns - SETTLES_NS, side="right")
+    share = np.minimum(shares[now], shares[before])
+    highest = float(np.nanmax(value)) if np.isfinite(value).any() else np.inf
+    return t_ns, np.minimum(value / share, highest)
 
 
 def _busy_behind(series: Series, channel: Channel) -> Curve | None:
@@ -184,7 +209,7 @@ def _by_host(occupied: CpuOfOthers) -> list[Stretch]:
     def words(at: slice) -> str:
         seconds = float(occupied.end_ns[at.stop - 1] - occupied.begin_ns[at.start]) * 1e-9
         share = np.nansum(occupied.stolen_s[at]) / seconds / occupied.cores
-        return f"the hypervisor took {share:.1%} of the cores' time"
+        return f"the hypervisor took {100 * share:.1f} % of the cores' time"
 
     return windows_as_stretches(
         occupied.begin_ns, occupied.end_ns, occupied.by_host, "hypervisor", words

@@ -160,7 +160,7 @@ def _throughput(steps: Steps, inside: IntArray) -> Figure:
     if not len(inside) or not np.isfinite(samples).all():
         return missing("samples/s", "that minute has no clean step of known size")
     periods = steps.seconds[inside] + steps.gap_s[inside]
-    return ratio_figure(samples, periods, "samples/s", CLOCK, Status.MEASURED)
+    return ratio_figure(samples, periods, "samples/s", CLOCK, steps.status)
 
 
 def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None:
@@ -254,7 +254,7 @@ class _Binned:
         rows = clean[inside]
         periods = steps.seconds[rows] + steps.gap_s[rows]
         values = _quotients(number[inside], steps.samples[rows], periods, len(self.edges) - 1)
-        return _column("throughput", values, Status.MEASURED, CLOCK, "clean steps of the bin")
+        return _column("throughput", values, steps.status, CLOCK, "clean steps of the bin")
 
     def power(self) -> CourseColumn | None:
         """Mean power of the machine in each bin."""

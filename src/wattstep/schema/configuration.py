@@ -6,7 +6,8 @@ One table decides for comparisons, observations, sweeps and pooled regressions a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -20,7 +21,8 @@ ITS_OWN: Final = "its own"  # of what most runs have nothing to say of
 # Of a machine: two are the same where all of these are.
 MACHINE: Final = ("model", "board", "cpu", "architecture", "cores")
 
-OF_SYSTEM: Final = ("kernel", "system")  # of two machines they differ as a matter of course
+# Of two machines they differ as a matter of course.
+OF_SYSTEM: Final = ("kernel", "system", "usable memory")
 
 
 class Rule(str, Enum):
@@ -39,6 +41,7 @@ class Field:
         words: What it is, for sentences.
         rule: What a difference means.
         read: Its value of a run in words; `NOT_TOLD` where the run does not say.
+        of_machine: Its value of a machine alone, where it is one's; None: it is not.
         facet: Name under which a comparison may be told that the difference is meant; "" for none.
         chosen: Whether it is a setting of the training: in one folder of runs it differs because
             somebody chose so.
@@ -48,6 +51,7 @@ class Field:
     words: str
     rule: Rule
     read: Callable[[RunFacts], str]
+    of_machine: Callable[[DeviceFacts], str] | None = None
     facet: str = ""
     chosen: bool = False
     of_model: bool = False
@@ -86,6 +90,8 @@ def _data(info: RunFacts) -> str:
 
 def clocks(device: DeviceFacts) -> str:
     """The clock mode of a device in words: power mode, governors."""
+    if "clocks" in device:
+        return device["clocks"]
     mode = device.get("power_mode")
     kinds = sorted({str(kind) for kind in (device.get("governors") or {}).values()})
     parts = [f"power mode {mode}"] * (mode is not None)
@@ -93,14 +99,33 @@ def clocks(device: DeviceFacts) -> str:
     return ", ".join(parts) or NOT_TOLD
 
 
-def _emulated_on(info: RunFacts) -> str:
-    own = info.device.get("emulated_on") or {}
+def _emulated_on(device: DeviceFacts) -> str:
+    own = device.get("emulated_on") or {}
     return machine(own) if own else ITS_OWN
 
 
-def _gpu(info: RunFacts) -> str:
-    """The GPU that trained; of runs on the CPU none is told."""
-    return _as_text((info.device.get("gpu") or {}).get("name") or ITS_OWN)
+def _gpu(device: DeviceFacts) -> str:
+    """The GPU that trained, else those that are there; of trainings on the CPU none is told."""
+    name = (device.get("gpu") or {}).get("name") or ", ".join(device.get("gpus") or ())
+    return name or ITS_OWN
+
+
+def _memory(device: DeviceFacts) -> str:
+    """Memory as it is built in: the next of 1, 1.5, 2, 3, 4, 6, 8, ... GiB.
+
+    A system keeps a part for itself and the GPU, another release of it another part.
+    """
+    size = device.get("memory")
+    if not size:
+        return ITS_OWN
+    gib = size / 2**30
+    power: float = 2.0 ** math.ceil(math.log2(gib))
+    return f"{power * 3 / 4 if gib <= power * 3 / 4 else power:g} GiB of memory"
+
+
+def _usable_memory(device: DeviceFacts) -> str:
+    size = device.get("memory")
+    return f"{size / 2**30:.3g} GiB" if size else NOT_TOLD
 
 
 def _power_model(info: RunFacts) -> str:
@@ -123,8 +148,8 @@ def _of_environment(name: str) -> Callable[[RunFacts], str]:
     return lambda info: _as_text(info.environment.get(name))
 
 
-def _of_device(name: str) -> Callable[[RunFacts], str]:
-    return lambda info: _as_text(info.device.get(name))
+def _of_device(name: str) -> Callable[[DeviceFacts], str]:
+    return lambda device: _as_text(device.get(name))
 
 
 def _sampling(info: RunFacts) -> str:
@@ -139,15 +164,23 @@ def _field(words: str, rule: Rule, read: Callable[[RunFacts], str], **more: Any)
     return Field(words=words, rule=rule, read=read, **more)
 
 
+def _machine_field(
+    words: str, rule: Rule, tell: Callable[[DeviceFacts], str], facet: str = ""
+) -> Field:
+    return _field(words, rule, lambda info: tell(info.device), of_machine=tell, facet=facet)
+
+
 _REFUSE, _ENERGY, _WARN = Rule.REFUSE, Rule.ENERGY, Rule.WARN
 FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
     {
         "workload": _field("the workload", _REFUSE, lambda info: info.workload, facet="workload", chosen=True, of_model=True),
         "parameters": _field("the number of parameters", _REFUSE, _parameters, facet="workload", chosen=True, of_model=True),
-        "device": _field("the device", _REFUSE, lambda info: machine(info.device), facet="device"),
-        "emulated on": _field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
-        "gpu": _field("the GPU", _REFUSE, _gpu, facet="device"),
-        "clocks": _field("the clock mode", _REFUSE, lambda info: clocks(info.device), facet="clocks"),
+        "device": _machine_field("the device", _REFUSE, machine, facet="device"),
+        "emulated on": _machine_field("the machine that it is emulated on", _REFUSE, _emulated_on, facet="device"),
+        "gpu": _machine_field("the GPU", _REFUSE, _gpu, facet="device"),
+        "memory": _machine_field("the memory built in", _REFUSE, _memory, facet="device"),
+        "clocks": _machine_field("the clock mode", _REFUSE, clocks, facet="clocks"),
+        "governor": _field("what governs the clocks", _REFUSE, _option("governor"), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, _engine, facet="engine"),
         "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),
@@ -156,6 +189,11 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "precision": _field("the precision", _REFUSE, lambda info: _as_text(info.precision), facet="precision", chosen=True),
         "channels last": _field("whether channels lie last", _REFUSE, _option("channels_last"), facet="options", chosen=True),
         "compiled": _field("whether the model is compiled", _REFUSE, _option("compiled"), facet="options", chosen=True),
+        "checkpointing": _field("whether activations are computed again", _REFUSE, _option("checkpointing"), facet="options", chosen=True),
+        "layers that train": _field("the layers that train", _REFUSE, _option("train_last"), facet="options", chosen=True),
+        "lora": _field("the rank of LoRA", _REFUSE, _option("lora"), facet="options", chosen=True),
+        "optimizer": _field("the optimizer", _REFUSE, _option("optimizer"), facet="options", chosen=True),
+        "offload": _field("whether activations leave memory", _REFUSE, _option("offload"), facet="options", chosen=True),
         "accumulate": _field("accumulation", _REFUSE, _option("accumulate"), facet="options", chosen=True),
         "classes": _field("the classes", _REFUSE, _option("classes"), facet="options", chosen=True, of_model=True),
         "image size": _field("the image size", _REFUSE, _option("image_size"), facet="options", chosen=True, of_model=True),
@@ -167,8 +205,9 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "version": _field("the version of the engine", _WARN, _version),
         "python": _field("the version of python", _WARN, _of_environment("python")),
         "numpy": _field("the version of numpy", _WARN, _of_environment("numpy")),
-        "kernel": _field("the kernel", _WARN, _of_device("kernel")),
-        "system": _field("the system", _WARN, _of_device("system")),
+        "kernel": _machine_field("the kernel", _WARN, _of_device("kernel")),
+        "system": _machine_field("the system", _WARN, _of_device("system")),
+        "usable memory": _machine_field("the memory that the system leaves", _WARN, _usable_memory),
         "sampling": _field("the sampling interval", _WARN, _sampling),
         "tracing": _field("how often steps are traced", _WARN, lambda info: _as_text(info.trace)),
         "left out": _field("the steps left out", _WARN, _left_out),
@@ -225,10 +264,34 @@ def configuration_of(info: RunFacts, state: str = "") -> Configuration:
     return Configuration(values=values, state=state)
 
 
+def values_of_machine(device: DeviceFacts, rule: Rule) -> dict[str, str]:
+    """Fields of this rule that a machine alone has, in words; what it does not tell is left out."""
+    fields = {name: field.of_machine for name, field in FIELDS.items() if field.rule is rule}
+    values = {name: tell(device) for name, tell in fields.items() if tell is not None}
+    return {name: value for name, value in values.items() if value not in (NOT_TOLD, ITS_OWN)}
+
+
+def unlike_machines(before: DeviceFacts, now: DeviceFacts, but: Collection[str] = ()) -> list[str]:
+    """In what two machines are not the same, in words; what one of them does not tell does not count.
+
+    Args:
+        before: One.
+        now: The other.
+        but: Fields that may differ, as the clocks, which the states of a sweep set.
+    """
+    mine, theirs = (values_of_machine(each, Rule.REFUSE) for each in (before, now))
+    return [
+        f"{FIELDS[name].words} was {value}, now {theirs[name]}"
+        for name, value in mine.items()
+        if name not in but and theirs.get(name, value) != value
+    ]
+
+
 def warnings(configurations: Sequence[Configuration]) -> list[str]:
     """In what runs differ that may be taken together all the same, a line each."""
     notes = []
-    one_machine = len({configuration["device"] for configuration in configurations}) == 1
+    machines = [name for name, field in FIELDS.items() if field.facet == "device"]
+    one_machine = len({tuple(each[name] for name in machines) for each in configurations}) == 1
     for name, field in FIELDS.items():
         values = sorted({configuration[name] for configuration in configurations})
         if field.rule is not Rule.WARN or len(values) < 2:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
 from wattstep.schema.figure import Figure
-from wattstep.schema.run_documents import DataDocument, DeviceFacts, ModelFacts
+from wattstep.schema.run_documents import DataDocument, DeviceFacts, ModelFacts, TrainingOptions
 
 
 class TrainingFacts(TypedDict, total=False):
@@ -20,6 +20,7 @@ class TrainingFacts(TypedDict, total=False):
     model: ModelFacts
     data: DataDocument
     device: DeviceFacts
+    strategies: TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)

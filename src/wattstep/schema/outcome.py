@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.checks import facts
 from wattstep.schema.figure import Figure, FigureDocument
 from wattstep.schema.figures import is_figure
+from wattstep.schema.run_checks import MACHINE
 from wattstep.schema.run_documents import MeasuringMachine
 
 State = Literal[
@@ -113,7 +115,7 @@ class Outcome:
         worker: Address of the worker that measured it, or None for this process.
         transferred: Bytes of its run that came over the network, or None.
         attempts: How often it was begun; more than once where workers were lost.
-        machine: Model, cpu, cores and memory of where it was measured; empty where nobody told.
+        machine: Model, cpu, cores, memory and GPUs of where it was measured; empty where nobody told.
         versions: Of wattstep and torch there.
         finite: Whether the loss of every step was a finite number; None: it did not train, or its
             run does not tell.
@@ -165,6 +167,8 @@ class Outcome:
             values["configuration"] = Configuration(
                 **_known(Configuration, values["configuration"])
             )
+            if "machine" in values:
+                values["machine"] = facts(MACHINE)(values["machine"])
             evidence = _known(Evidence, values["evidence"])
             values["evidence"] = Evidence(**{**evidence, "notes": tuple(evidence["notes"])})
             outcome = cls(**values)
@@ -186,7 +190,7 @@ def _check(outcome: Outcome) -> None:
     """
     texts = (outcome.reason, outcome.limit)
     numbers = (outcome.started, outcome.ended, outcome.cooled, outcome.attempts)
-    objects = (outcome.machine, outcome.versions, outcome.figures)
+    objects = (outcome.versions, outcome.figures)
     if not all(isinstance(text, str) for text in texts):
         raise DamagedRunError("an outcome has a reason or a limit that is no text")
     if not all(type(number) in (int, float) and abs(number) < 2**63 for number in numbers):

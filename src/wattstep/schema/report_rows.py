@@ -183,6 +183,7 @@ class StepCounts:
         clean: Those that the figures are of.
         traced: Those that were traced.
         settling: Those right after a traced one.
+        exploring: Those in which a governor looked what caps of the clocks do.
         disturbed: Those that something else disturbed.
         throttled: Those in which the device was throttled.
         left_out: Those that figures leave out on request.
@@ -193,6 +194,7 @@ class StepCounts:
     clean: int | None = None
     traced: int | None = None
     settling: int | None = None
+    exploring: int | None = None
     disturbed: int | None = None
     throttled: int | None = None
     left_out: int | None = None
@@ -260,6 +262,48 @@ class RunConditions:
         """From JSON."""
         stretches = tuple(known(ConditionStretch, one) for one in document.get("stretches") or ())
         return known(cls, {**document, "stretches": stretches})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRow:
+    """A metric of a run beside what its plan predicted.
+
+    Attributes:
+        metric: Name.
+        predicted: With the interval that was to hold in 90 % of cases.
+        measured: Of the run, with its own status; missing where the run does not know it.
+        inside: Whether the run's value lies in the predicted interval; None: the run has none.
+    """
+
+    metric: str
+    predicted: Figure
+    measured: Figure
+    inside: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCompared:
+    """The plan that a run followed, and what came of it.
+
+    Attributes:
+        device: That it is for.
+        mode: Power mode of that device; None: the one that its file is of.
+        configuration: Its settings, in words.
+        changed: Settings that the run has otherwise.
+        rows: Its metrics.
+    """
+
+    device: str
+    mode: str | None = None
+    configuration: str = ""
+    changed: tuple[str, ...] = ()
+    rows: tuple[PlannedRow, ...] = ()
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> PlanCompared:
+        """From JSON."""
+        rows = tuple(known(PlannedRow, row) for row in document.get("rows") or ())
+        return known(cls, {**document, "rows": rows})
 
 
 @dataclass(frozen=True, kw_only=True)

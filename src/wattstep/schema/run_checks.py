@@ -98,12 +98,14 @@ _GPU: Final[Mapping[str, Check]] = {
     "uuid": string,
     "pci": string,
 }
-_MACHINE: Final[Mapping[str, Check]] = {
+MACHINE: Final[Mapping[str, Check]] = {
     "cores": or_none(whole(0, INT32)),
     "memory": or_none(whole(0, INT64)),
     "clusters": or_none(listed(_CLUSTER)),
     "governors": or_none(facts()),
     "gpu": or_none(facts({**_GPU, "beside": listed(facts(_GPU))})),
+    "gpus": listed(string),
+    "clocks": string,
 }
 _LOOK: Final = facts(
     {
@@ -123,17 +125,73 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
     "channels_last": or_none(yes_no),
     "compiled": or_none(yes_no),
+    **dict.fromkeys(("checkpointing", "offload"), or_none(yes_no)),
+    **dict.fromkeys(("train_last", "lora"), _COUNT),
+    "optimizer": or_none(string),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),
 }
+_LOOK_OF_GOVERNOR: Final = facts(
+    {
+        "first_step": whole(0, INT64),
+        "last_step": or_none(whole(-1, INT64)),
+        "share": or_none(at_least(0)),
+        "reason": string,
+        "tested": or_none(at_least(0)),
+        "slower": facts(),
+        "saving": facts(),
+        "base_steps": whole(0, INT64),
+        "highest_hz": listed(at_least(0)),
+        "cap_hz": listed(at_least(0)),
+        "step_s": listed(number),
+        "power_w": listed(number),
+        "blocks": listed(facts()),
+        "given_up": whole(0, INT64),
+    },
+    needed=("first_step", "last_step"),
+)
+
+
+def _cap(value: Any) -> list[float]:
+    """A time in ns and a share of a clock."""
+    pair = listed(at_least(0))(value)
+    if len(pair) != 2 or pair[1] == 0:
+        raise ValueError("no time and share")
+    return list(pair)
+
+
+_GOVERNOR: Final = facts(
+    {
+        "goal": string,
+        "slowdown": at_least(0),
+        "part": one_of("cpu", "gpu"),
+        "energy": string,
+        "source": string,
+        "looks": listed(_LOOK_OF_GOVERNOR),
+        "caps": listed(_cap),
+    }
+)
 _CONDITIONS: Final[Mapping[str, Check]] = {
     "ambient": or_none(facts({"value": or_none(number)})),
     "forecast": or_none(facts()),
+    "governor": or_none(_GOVERNOR),
 }
 _ASKED: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),
     "seconds": _FROM_0,
+}
+_PLANNED: Final[Mapping[str, Check]] = {
+    "device": string,
+    "mode": _TEXT,
+    "configuration": string,
+    "changed": listed(string),
+    "figures": mapping(
+        facts(
+            {**dict.fromkeys(("value", "low", "high"), number), "unit": string},
+            needed=("value", "low", "high", "unit"),
+        )
+    ),
 }
 _POWER: Final[Mapping[str, Check]] = {
     "name": string,
@@ -158,7 +216,9 @@ RUN: Final[Mapping[str, Check]] = {
     "trace": string,
     "first_step": whole(0, INT64),
     "data": or_none(record(_DATA)),
-    "device": facts({**_MACHINE, "emulated_on": or_none(facts(_MACHINE))}),
+    "device": facts(
+        {**MACHINE, "emulated_on": or_none(facts(MACHINE)), "slowed": or_none(at_least(0))}
+    ),
     "target": string,
     "conditions": facts(_CONDITIONS),
     "canary": facts(_CANARY),
@@ -167,6 +227,7 @@ RUN: Final[Mapping[str, Check]] = {
     "environment": facts(),
     "model": facts({"parameters": or_none(whole(0, INT64))}),
     "options": facts(_OPTIONS),
+    "planned": facts(_PLANNED),
     "asked": facts(_ASKED),
     "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
     "scheduling": string,

@@ -23,7 +23,8 @@ class Cluster(TypedDict):
 class MachineFacts(TypedDict, total=False):
     """A machine, reduced to what the figures need: see `record.sensors.machine.describe`.
 
-    `memory` is in bytes. What is None is not there, or nothing tells it.
+    `memory` is in bytes; `clocks` has power mode and governors in words, where they stand for them.
+    What is None is not there, or nothing tells it.
     """
 
     model: str | None
@@ -39,12 +40,6 @@ class MachineFacts(TypedDict, total=False):
     system: str | None
     virtual: bool | None
     hypervisor: str | None
-
-
-class MeasuringMachine(MachineFacts, total=False):
-    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
-
-    where: str
     clocks: str
 
 
@@ -74,9 +69,10 @@ class GpuFacts(NamedGpu, total=False):
 class DeviceFacts(MachineFacts, total=False):
     """The machine of a run.
 
-    `gpu` trained; `sensors_of` says whose sensors were replayed; `emulated_on` is the machine that
-    a board was emulated on, by the numbers that `emulation` names. Of a trace of another tool:
-    names of GPUs, which of how many processes it is of, and blocks of operations by name.
+    `gpu` trained; `gpus` are names of those that are there; `sensors_of` says whose sensors were replayed;
+    `emulated_on` is the machine that a board was emulated on, by the numbers that `emulation` names;
+    `slowed` is the part of the training's time that its lowered clocks made longer, by pauses. Of a
+    trace of another tool: which of how many processes it is of, and blocks of operations by name.
     """
 
     gpu: GpuFacts
@@ -86,7 +82,14 @@ class DeviceFacts(MachineFacts, total=False):
     blocks: dict[str, int]
     sensors_of: str
     emulation: str
+    slowed: float
     emulated_on: MachineFacts
+
+
+class MeasuringMachine(DeviceFacts, total=False):
+    """Machine of a sweep; `where` says that there are several: "a cluster", "a fleet"."""
+
+    where: str
 
 
 class AmbientFacts(TypedDict, total=False):
@@ -142,6 +145,68 @@ class CooldownFacts(TypedDict, total=False):
     note: str
 
 
+class BlockFacts(TypedDict):
+    """Some steps at a share of the clock: how many, how long in s, and what they took in J."""
+
+    share: float
+    steps: int
+    seconds: float
+    joules: float | None
+
+
+class GovernorLook(TypedDict, total=False):
+    """A look of the governor: the steps that it took, which do not count, and what it decided.
+
+    Attributes:
+        last_step: None while it looks.
+        share: Cap that was held from then on, as a share of the clock that the device's own governor
+            may take; 1: none, for the `reason`.
+        tested: Cap that `slower` (time of a step over that without a cap, less 1) and `saving` (1 less
+            that of energy) are of, figures as JSON; None: none was.
+        base_steps: Steps without a cap that it was compared with.
+        highest_hz: Of each clock, what its own governor may take.
+        cap_hz: Of each clock, what was allowed from then on.
+        step_s: a and b of a step's time a + b/share in s, as fitted.
+        power_w: c, d and e of its power c + d·share + e·share³ in W.
+        given_up: Step from which on somebody else set the clocks.
+    """
+
+    first_step: int
+    last_step: int | None
+    share: float
+    reason: str
+    tested: float | None
+    slower: Mapping[str, Any]
+    saving: Mapping[str, Any]
+    base_steps: int
+    highest_hz: list[float]
+    cap_hz: list[float]
+    step_s: list[float]
+    power_w: list[float]
+    blocks: list[BlockFacts]
+    given_up: int
+
+
+class GovernorFacts(TypedDict, total=False):
+    """What governed the clocks, see `wattstep.train.governor`.
+
+    Attributes:
+        goal: "energy".
+        slowdown: That was allowed.
+        part: "cpu" or "gpu".
+        energy: Status of its energies, by the `source`.
+        caps: When each cap was set, in ns on the clock of the run, and its share.
+    """
+
+    goal: str
+    slowdown: float
+    part: str
+    energy: str
+    source: str
+    looks: list[GovernorLook]
+    caps: list[list[float]]
+
+
 class ConditionFacts(TypedDict, total=False):
     """Surroundings of a run; see `wattstep.train.environment`."""
 
@@ -151,6 +216,7 @@ class ConditionFacts(TypedDict, total=False):
     sustain: SteadinessFacts
     cooldown: CooldownFacts
     forecast: ForecastFacts | None
+    governor: GovernorFacts | None
 
 
 class CanaryLook(TypedDict):
@@ -202,11 +268,12 @@ class ModelFacts(TypedDict, total=False):
 class TrainingOptions(TypedDict, total=False):
     """How a workload was built and trained, beside what `RunInfo` has fields for.
 
-    Of somebody's own training `script` alone: a file's name or "-m MODULE", as `wattstep profile` takes
-    it; other recordings have none.
+    Of somebody's own training `script` and `arguments` alone: a file's name or "-m MODULE", as `wattstep
+    profile` takes it, and of its arguments what `store.shareable` lets through; other recordings have none.
     """
 
     script: str
+    arguments: str
     accumulate: int | None
     rate_rule: str
     classes: int
@@ -216,7 +283,13 @@ class TrainingOptions(TypedDict, total=False):
     cudnn_allow_tf32: bool
     channels_last: bool | None
     compiled: bool | None
+    checkpointing: bool | None
+    train_last: int | None
+    lora: int | None
+    optimizer: str | None
+    offload: bool | None
     until: str | None
+    governor: str | None
     subtract_idle: str | None
     exclude: Sequence[str] | None
     images_per_day: int
@@ -342,6 +415,20 @@ class ImportedFiles(TypedDict, total=False):
     telemetry: list[ImportedTelemetry]
     alignment: list[AlignmentFacts]
     steps: PowerStepFacts
+
+
+class PlannedFacts(TypedDict, total=False):
+    """The plan that a run follows.
+
+    The device that it is for, its power mode, the configuration in words, the settings that the run has
+    otherwise ("batch_size 8 in place of 16"), and by metric the predicted figure as JSON.
+    """
+
+    device: str
+    mode: str | None
+    configuration: str
+    changed: list[str]
+    figures: Mapping[str, FigureDocument]
 
 
 class DeviceClockFacts(TypedDict, total=False):

@@ -19,6 +19,7 @@ from wattstep.schema.run_documents import (
     DeviceFacts,
     ImportedFiles,
     ModelFacts,
+    PlannedFacts,
     PowerModelFacts,
     TrainingOptions,
 )
@@ -61,6 +62,7 @@ class RunInfo:
         model: Facts of the model: parameters, layers.
         options: How the workload was built and trained (accumulate, classes, image_size,
             rate_rule, until, ...), where it was one of ours.
+        planned: The plan that it follows, with what that predicts; empty where it follows none.
         asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
             (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
@@ -104,6 +106,7 @@ class RunInfo:
     environment: Mapping[str, str] = field(default_factory=dict)
     model: ModelFacts = field(default_factory=ModelFacts)
     options: TrainingOptions = field(default_factory=TrainingOptions)
+    planned: PlannedFacts = field(default_factory=PlannedFacts)
     asked: AskedLength = field(default_factory=AskedLength)
     power_model: PowerModelFacts | None = None
     scheduling: str = ""

@@ -21,6 +21,7 @@ from wattstep.schema.report_rows import (
     Evaluation,
     NotMeasured,
     OutsideSteps,
+    PlanCompared,
     RecordFacts,
     RunConditions,
     SampledChannel,
@@ -72,6 +73,7 @@ class RunReport:
         step_kinds: Kinds of steps that take turns; empty where all are alike.
         conditions: Throttling and disturbance; None: not known.
         forecast: Forecast of its end while it ran, and what came.
+        planned: The plan that it followed, predicted beside measured; None: it followed none.
         course: Throughput, power, temperature and frequency over time; None: too short.
         metrics: Figures of the run as a whole.
         operations: What each operation costs in a step, by layer and phase.
@@ -122,6 +124,7 @@ class RunReport:
     step_kinds: tuple[StepKind, ...] = ()
     conditions: RunConditions | None = None
     forecast: ForecastFacts | None = None
+    planned: PlanCompared | None = None
     course: Course | None = field(default=None, metadata={JSON: "curve"})
     metrics: Metrics = field(default_factory=Metrics)
     operations: tuple[CostRow, ...] = ()
@@ -242,6 +245,7 @@ _PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "steps": StepCounts.from_dict,
     "step_kinds": _rows(_of(StepKind)),
     "conditions": lambda facts: RunConditions.from_dict(facts) if facts else None,
+    "planned": lambda facts: PlanCompared.from_dict(facts) if facts else None,
     "course": lambda facts: Course.from_dict(facts) if facts else None,
     "metrics": Metrics.from_dict,
     **dict.fromkeys(

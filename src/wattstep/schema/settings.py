@@ -66,6 +66,24 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
+def parse_share(text: str) -> float:
+    """A share from "10%" or "10 %": 0.1.
+
+    Raises:
+        InvalidValueError: It is none, or not above 0 and at most 100 %.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None:
+        raise InvalidValueError(f"{text!r} is no share: write 10%", id="malformed-share")
+    share = float(match[1]) / 100
+    if not 0 < share <= 1:
+        raise InvalidValueError(
+            f"a share of {text} cannot be used: it must be above 0 and at most 100%",
+            id="out-of-range",
+        )
+    return share
+
+
 def parse_interval(text: str | float) -> float:
     """The sampler's period in seconds.
 

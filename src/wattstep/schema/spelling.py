@@ -93,6 +93,16 @@ def quantity(value: float, unit: str, notation: Notation = "unit") -> str:
     return spell(value, unit, notation=notation).value
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """A number inside a sentence, with so many digits and never an exponent: "0.0123", "290"."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    number = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - (math.floor(math.log10(abs(number))) if number else 0))
+    text = f"{number:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def scale_of(value: float, unit: str, notation: Notation = "unit") -> Scale:
     """The factor and the suffix that make `value`, and its neighbours, easy to read."""
     if notation == "count" or unit in _UNITLESS:
@@ -165,10 +175,21 @@ def _interval(
     """The ends, and the sensor's error where an interval of the samples alone would look too sure."""
     ends, half_width = "", 0.0
     if low is not None and high is not None:
-        ends = f"{_written(low, scale, decimals)} to {_written(high, scale, decimals)}"
+        ends = f"{_end(low, value, scale, decimals)} to {_end(high, value, scale, decimals)}"
         half_width = (high - low) / 2
     beside = f"sensor ± {_percent(systematic)}" if systematic * abs(value) > half_width else ""
     return "; ".join(part for part in (ends, beside) if part)
+
+
+def _end(end: float, value: float, scale: Scale, decimals: int) -> str:
+    """An end with the decimals of the value; with three digits where it is far larger.
+
+    Decimals that tell the ends apart stay.
+    """
+    usual = _decimals_for((value or end) * scale.factor, _LEAST_DIGITS)
+    if decimals <= usual:
+        decimals = min(decimals, _decimals_for(end * scale.factor, _LEAST_DIGITS))
+    return _written(end, scale, decimals)
 
 
 def _percent(share: float) -> str:

@@ -77,6 +77,7 @@ class StepGraph:
 
     Attributes:
         batch_size: Samples of one forward pass.
+        accumulate: Batches of a step.
         names: Of each operation, e.g. "aten::convolution"; shape (n,) as the rest.
         kinds: As `schema.operation_kinds` names them.
         phases: "data", "forward", "backward" or "optimizer".
@@ -110,6 +111,7 @@ class StepGraph:
     freed: IntArray
     counts: ModelFacts
     convolutions: Mapping[int, Convolution] = field(default_factory=dict)
+    accumulate: int = 1
     recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

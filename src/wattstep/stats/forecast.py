@@ -217,7 +217,7 @@ def predicted(expected: ExpectedMean, times: float, unit: str, source: str) -> F
     return Figure(
         value=value, low=max(value - half_width, 0.0), high=value + half_width, unit=unit,
         confidence=CONFIDENCE, n=expected.n, status=Status.PREDICTED, source=source,
-        method=f"mean of the steps so far, which drift by {expected.drift:.1%} of it beyond their "
+        method=f"mean of the steps so far, which drift by {100 * expected.drift:.1f} % of it beyond their "
         f"scatter (Allan's variance); 90 % interval of Student",
         reason=LATER,
     )  # fmt: skip
@@ -253,7 +253,7 @@ def energy_left(time: Figure, power: ExpectedMean | Missing, source: str) -> Fig
     return Figure(
         value=value, low=max(value - half_width, min(value, 0.0)), high=value + half_width, unit="J",
         confidence=CONFIDENCE, n=power.n, status=Status.PREDICTED, source=source,
-        method=f"time left times mean power, which drifts by {power.drift:.1%}; half widths "
+        method=f"time left times mean power, which drifts by {100 * power.drift:.1f} %; half widths "
         "added in squares",
         reason=LATER,
     )  # fmt: skip

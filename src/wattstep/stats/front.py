@@ -1,24 +1,28 @@
-"""Pareto front of several ways to train: no other is both quicker and cheaper."""
+"""Pareto front of several ways to train: no other is better in one cost and no worse in the others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 
-def non_dominated(costs: Sequence[tuple[float, float]]) -> list[bool]:
-    """For each pair of costs, whether it lies on the Pareto front.
+def non_dominated(costs: Sequence[tuple[float, ...]]) -> list[bool]:
+    """For each tuple of costs, whether it lies on the Pareto front.
 
-    A pair is dominated where another one is no worse in both and better in one; equal pairs do
-    not dominate each other.
+    A tuple is dominated where another one is no worse in all and better in one; equal tuples do not
+    dominate each other.
 
     Args:
-        costs: Time and energy (or any two costs), the less the better.
+        costs: Time and energy, or any costs, the less the better; tuples of one length.
     """
     order = sorted(range(len(costs)), key=lambda n: costs[n])
     on_front = [False] * len(costs)
-    best: tuple[float, float] | None = None
+    front: list[tuple[float, ...]] = []  # in this order none is dominated by a later one
     for n in order:
-        if best is None or costs[n][1] < best[1] or costs[n] == best:
+        mine = costs[n]
+        if not any(
+            other != mine and all(theirs <= own for theirs, own in zip(other, mine, strict=True))
+            for other in front
+        ):
             on_front[n] = True
-            best = costs[n]
+            front.append(mine)
     return on_front

@@ -74,13 +74,13 @@ def _figure(crossing: FloatArray, steps: FloatArray, source: str) -> Figure:
     if never > 0.5:
         return missing(
             "count",
-            f"the curve so far does not lead there: {never:.0%} of the curves that fit it take more "
+            f"the curve so far does not lead there: {100 * never:.0f} % of the curves that fit it take more "
             f"than {FARTHEST:.0f} times the steps done, or never get there",
         )
     tail = (1 - CONFIDENCE) / 2
     low, middle, high = np.quantile(crossing, [tail, 0.5, 1 - tail], method="nearest")
     open_above = never > NEVER
-    reason = f"{never:.0%} of the curves that fit never get there: open above" * open_above
+    reason = f"{100 * never:.0f} % of the curves that fit never get there: open above" * open_above
     return Figure(
         value=float(middle), low=float(max(low, last)), high=None if open_above else float(high),
         unit="count", confidence=CONFIDENCE, n=n, status=Status.PREDICTED, source=source,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
+from wattstep.schema.configuration import unlike_machines
 from wattstep.schema.extras import require
 from wattstep.schema.outcome import Configuration, Evidence, Outcome, State
 from wattstep.schema.run_documents import MeasuringMachine
@@ -19,7 +20,7 @@ from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Task
 from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import HostsListener, sweep_on
-from wattstep.train.child.local_machine import this_machine, unlike
+from wattstep.train.child.local_machine import this_machine
 from wattstep.train.child.measuring import Listener, recording_errors
 
 LABEL: Final = "device_"  # begins the names of the resources that stand for devices
@@ -46,7 +47,7 @@ def sweep_cluster(
     """
     before = [one for one in folder.outcomes.values() if one.machine]
     first = {one.configuration.device: one.machine for one in reversed(before)}
-    machines = client.run(this_machine, on_error="ignore")
+    machines = client.run(this_machine, plan.settings.processor, on_error="ignore")
     for address, worker in workers_of(client).items():
         for device in devices_of(address, worker):
             if device in plan.devices and address in machines:
@@ -193,7 +194,7 @@ def check_alike(
     Raises:
         InvalidValueError: It is another machine than those before.
     """
-    different = unlike(first.setdefault(device, machine), machine, ("clocks",))
+    different = unlike_machines(first.setdefault(device, machine), machine, ("clocks",))
     if different:
         raise InvalidValueError(
             f"worker {worker} carries {LABEL}{device} but is another machine "

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep.errors import DamagedRunError, InvalidValueError
+from wattstep.schema.checks import facts
+from wattstep.schema.configuration import unlike_machines
 from wattstep.schema.journal import JOURNAL
 from wattstep.schema.outcome import Outcome
+from wattstep.schema.run_checks import MACHINE
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import PaperRows, SweepReport
 from wattstep.store.files import write_whole
@@ -30,7 +32,6 @@ OUTCOMES: Final = "sweep.jsonl"
 MOST_OUTCOMES: Final = 1 << 30  # bytes
 REPORT: Final = "report.html"
 LOCK: Final = "sweep.lock"
-_ONE_MACHINE: Final = MappingProxyType({"where": "one machine"})  # unless it says otherwise
 _SCHEMA: Final = 1  # 1: first format (November 2026)
 
 
@@ -125,7 +126,8 @@ class SweepFolder:
             problems = differences(before["settings"], plan.shared)
             known = before.get("device_limits", {})
             problems += [f"memory limit: {difference}" for difference in unlike(known, limits)]
-            problems += unlike({**_ONE_MACHINE, **before["machine"]}, {**_ONE_MACHINE, **machine})
+            problems += unlike({"where": _where(before["machine"])}, {"where": _where(machine)})
+            problems += unlike_machines(before["machine"], machine)
             if problems:
                 raise InvalidValueError(
                     f"{self.path} holds a sweep with other settings ({'; '.join(problems)}): "
@@ -154,6 +156,10 @@ class SweepFolder:
             write_whole(self._lines, b"\n")
 
 
+def _where(machine: MeasuringMachine) -> str:
+    return machine.get("where", "one machine")
+
+
 def read_sweep(path: Path) -> dict[str, Any]:
     """`sweep.json` of a folder.
 
@@ -175,6 +181,7 @@ def read_sweep(path: Path) -> dict[str, Any]:
         ):
             if not isinstance(document[key], kind):
                 raise TypeError(key)
+        document["machine"] = facts(MACHINE)(document["machine"])
         if not all(isinstance(each, list) for each in _workloads_of(document).values()):
             raise TypeError("workloads_of")
     except FileNotFoundError as error:

@@ -15,6 +15,7 @@ from typing import Final, Protocol, TypeVar
 from wattstep.errors import RecordingError, WattstepError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import DIED, RESTARTED
+from wattstep.schema.configuration import unlike_machines
 from wattstep.schema.outcome import Configuration, Evidence, Outcome
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.sweep.cooling import hottest_zone
@@ -349,7 +350,7 @@ class _Sweep:
 
     def _take_outcome(self, stand: _Stand, configuration: Configuration, outcome: Outcome) -> None:
         stand.machine = stand.machine or outcome.machine
-        different = unlike(stand.machine, outcome.machine, ("clocks",)) if outcome.machine else []
+        different = unlike_machines(stand.machine, outcome.machine, ("clocks",))
         if different:
             self._folder.clear(configuration.name)
             stand.waiting.insert(0, configuration)

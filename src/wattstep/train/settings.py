@@ -5,25 +5,35 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.goal import Goal
-from wattstep.schema.run_documents import AskedLength, CalibrationFile, CooldownFacts
+from wattstep.schema.run_documents import (
+    AskedLength,
+    CalibrationFile,
+    CooldownFacts,
+    PlannedFacts,
+)
 from wattstep.schema.settings import (
     EXCLUDABLE,
     option_of,
     parse_duration,
     parse_interval,
     parse_power_model,
+    parse_share,
     setting,
 )
 from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
+from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
 DEFAULT_SECONDS = 15.0
+GOVERNORS = ("energy", "none")
+DEFAULT_SLOWDOWN = 0.1
 _AT_LEAST_ONE = (
     "batch_size", "threads", "steps", "least_steps", "accumulate", "classes", "image_size",
     "evaluate_every",
@@ -31,7 +41,7 @@ _AT_LEAST_ONE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(MemoryStrategies):
     """Settings of a run.
 
     Attributes:
@@ -51,6 +61,7 @@ class TrainingSettings:
         calibration: Of this machine's power sensors, as `wattstep calibrate` writes it, or None.
         foreground: Seconds of a foreground job alone, of training alone and of both, after the
             recorded steps; None: none.
+        planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
 
@@ -163,6 +174,15 @@ class TrainingSettings:
         "Steps that the figures leave out: throttled, disturbed, or both with a comma.",
         "KIND,...",
     )
+    governor: str = setting(
+        "none",
+        "energy: cap the clocks where the first steps show that it saves energy, within --slowdown; "
+        "none.",
+        "KIND",
+    )
+    slowdown: str | None = setting(
+        None, "With --governor energy: how much slower steps may get. [default: 10%]", "SHARE"
+    )
     stable: bool = setting(
         False,
         "Wait before the first step until temperature and frequency are steady, 10 minutes at "
@@ -186,6 +206,7 @@ class TrainingSettings:
     foreground: float | None = setting(None, option="foreground-seconds")
     nice: int = setting(0, "With --foreground: nice value of the training.", "N")
     canary: bool = False
+    planned: PlannedFacts | None = None
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -222,8 +243,9 @@ class TrainingSettings:
             )
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled,
+            channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
         )  # fmt: skip
+        self.check_strategies(compiled=self.compiled)
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
@@ -264,10 +286,39 @@ class TrainingSettings:
                 f"--ambient {self.ambient:g}: it lies between {COLDEST_C:g} and {HOTTEST_C:g} °C",
                 id="out-of-range",
             )
+        if self.governor not in GOVERNORS:
+            raise InvalidValueError(
+                f"--governor {self.governor}: there are {', '.join(GOVERNORS)}",
+                id="unknown-governor",
+            )
+        if self.slowdown is not None:
+            if self.governor == "none":
+                raise InvalidValueError(
+                    "--slowdown is what --governor energy may cost: give --governor energy",
+                    id="needs-governor",
+                )
+            parse_share(self.slowdown)
+        if self.governor != "none" and parse_target(self.target).scheme in EXECUTION_HOSTS:
+            raise InvalidValueError(
+                "--governor: a device that trains elsewhere is not governed yet: run wattstep on it",
+                id="governor-elsewhere",
+            )
         if self.sustain and self.until is not None:
             raise InvalidValueError(
                 "--sustain and --until: a run ends for one reason, choose one", id="two-ends"
             )
+
+    @property
+    def allowed_slowdown(self) -> float:
+        """How much slower the governor may make steps, e.g. 0.1."""
+        return DEFAULT_SLOWDOWN if self.slowdown is None else parse_share(self.slowdown)
+
+    @property
+    def governed_by(self) -> str:
+        """The governor and what it may cost, in words; "" for none."""
+        if self.governor == "none":
+            return ""
+        return f"{self.governor}, at most {100 * self.allowed_slowdown:g} % slower"
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -289,6 +340,7 @@ class TrainingSettings:
             rate_rule=self.rate_rule,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            **self.prepared,
         )
 
     @property
@@ -308,7 +360,7 @@ class TrainingSettings:
         return f"every:{max(LEAST_CLEAN, self.steps // WANTED)}"
 
 
-def check_engine(name: str, processor: str, precision: str, **options: bool) -> None:
+def check_engine(name: str, processor: str, precision: str, **options: Any) -> None:
     """Refuses an engine that is not there, and what it cannot do.
 
     Args:

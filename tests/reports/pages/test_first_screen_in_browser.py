@@ -89,6 +89,8 @@ def test_what_people_ask_first_stands_on_the_first_screen(
         box = opened.locator(place).first.bounding_box()
         assert box["y"] + box["height"] <= height, place
         assert box["x"] + box["width"] <= width, place
+    bar, cards = (opened.locator(one).first.bounding_box() for one in (".bar", ".cards"))
+    assert bar["y"] + bar["height"] <= cards["y"]
     numbers = opened.eval_on_selector_all(
         ".card .big", "(all) => all.map((e) => Math.round(e.getBoundingClientRect().bottom))"
     )

@@ -41,7 +41,7 @@ def test_each_level_is_as_wide_as_what_stands_below_it() -> None:
     assert below["base"] == pytest.approx([0.0, 4.0, 6.0])
     assert modules["text"] == ["0", "1", "0"]
     assert operations["x"] == pytest.approx([3.0, 1.0, 6.0])
-    assert "3.00 ms for one step, 25.0% of what operations take" in operations["hovertext"][0]
+    assert "3.00 ms for one step, 25.0 % of what operations take" in operations["hovertext"][0]
 
 
 def test_names_are_no_markup() -> None:

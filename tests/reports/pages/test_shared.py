@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.reports import synthetic
+from tests.reports.pages.tree import Element, tree
 
-from wattstep.report.html.shared import reasons_once, told_once
+from wattstep.report.html.report import render_report
+from wattstep.report.html.shared import Unknown, reasons_once, told_once
 from wattstep.report.ranges import with_ranges
 from wattstep.report.tables import Table
 from wattstep.report.wording import Caution
+
+
+def unknown(reason: str, *labels: str, runs: str = "") -> Unknown:
+    return Unknown(named=[(label, None) for label in labels], reason=reason, runs=runs)
 
 
 def run(
@@ -22,7 +30,7 @@ def run(
         "conditions": {"sentences": list(sentences)},
         "explained": {"reason": "", "advice": [], "sections": [("Gaps", list(why), [])]},
         "how": [("a clock", "Step time")],
-        "missing": [([("Fan", None)], "no fan")],
+        "missing": [unknown("no fan", "Fan")],
         "unknown": [],
         "lanes": None,
         "meanings": [("Step time", "Wall time of a step")],
@@ -42,7 +50,7 @@ def test_what_all_runs_say_is_told_once_and_the_rest_stays() -> None:
     assert [each["conditions"]["sentences"] for each in left] == [["idle"], []]
     assert shared["explained"] == [("Gaps", ["both"])]
     assert [each["explained"]["sections"] for each in left] == [[("Gaps", ["first"], [])], []]
-    assert shared["missing"] == [([("Fan", None)], "no fan")]
+    assert shared["missing"] == [unknown("no fan", "Fan")]
     assert shared["meanings"] == [("Step time", "Wall time of a step")]
     assert all(each["missing"] == each["meanings"] == each["how"] == [] for each in left)
 
@@ -65,7 +73,7 @@ def test_what_some_runs_say_is_told_once_with_their_names() -> None:
     assert shared["explained"] == [("Gaps", ["x (A, B)"])]
     assert [[one.text for one in each["cautions"]] for each in left] == [[], [], ["b"]]
     many, _ = told_once([*runs, run("a", "c", title="D")])
-    assert many["cautions"][0].text == "a (3 of 4 runs)"
+    assert many["cautions"][0].text == "a (all but C)"
 
 
 def test_a_general_sentence_within_what_differs_is_told_once_and_what_points_back_stays() -> None:
@@ -101,7 +109,7 @@ def test_a_reason_that_the_first_screen_tells_stands_nowhere_else() -> None:
     once = reasons_once(
         {
             **run(sentences=("computed from cores",)),
-            "unknown": [([("Energy per step", None)], reason)],
+            "unknown": [unknown(reason, "Energy per step")],
             "operations": {"table": table},
             "layers": {"table": replace(table, notes=("FLOPs in 2 of 4 rows: not counted",))},
             "summary": [
@@ -111,7 +119,7 @@ def test_a_reason_that_the_first_screen_tells_stands_nowhere_else() -> None:
             ],
             "explained": {"sections": sections},
             "how": [("computed from cores", "Energy"), ("a clock", "Time")],
-            "missing": [([("Mean power", None)], reason), ([("Fan", None)], "no fan")],
+            "missing": [unknown(reason, "Mean power"), unknown("no fan", "Fan")],
         },
         set(),
     )
@@ -120,7 +128,7 @@ def test_a_reason_that_the_first_screen_tells_stands_nowhere_else() -> None:
     assert once["summary"] == ["One step took 1 s."]
     assert [title for title, *_ in once["explained"]["sections"]] == ["GPU"]
     assert once["how"] == [("a clock", "Time")]
-    assert [words for _, words, _ in once["missing"]] == ["as for Energy per step", "no fan"]
+    assert [one.above for one in once["missing"]] == ["Energy per step", ""]
 
 
 def advised(title: str, *pieces: tuple[str, str, str]) -> Any:
@@ -155,3 +163,35 @@ def test_advice_that_several_runs_have_stands_once_with_the_runs_it_concerns() -
         [],
         ["Compile"],
     ]
+
+
+def visible(element: Element) -> Iterator[str]:
+    """Texts of a page that somebody reads, those of folded parts with them."""
+    if element.tag not in ("script", "style"):
+        for child in element.children:
+            yield from [child] if isinstance(child, str) else visible(child)
+
+
+@pytest.mark.parametrize("without", [1, 3, 5])
+def test_a_reason_stands_once_on_a_page_of_five_runs_however_many_have_it(without: int) -> None:
+    reason = "no power sensor was found: look for one"
+    lacking = {
+        name: synthetic.missing(unit, reason)
+        for name, unit in (
+            ("energy_per_step", "J"),
+            ("energy_per_sample", "J"),
+            ("mean_power", "W"),
+        )
+    }
+    runs = [
+        synthetic.document(
+            title=title,
+            workload=title,
+            metrics=synthetic.document()["metrics"] | (lacking if nth < without else {}),
+        )
+        for nth, title in enumerate("ABCDE")
+    ]
+    page = tree(render_report([synthetic.reported(document=one) for one in runs], paper=False))
+    told = [text for text in visible(page) if reason in text]
+    assert len(told) == 1
+    assert told[0].rstrip().endswith("(all but D · batch 4, E · batch 4)") == (without == 3)

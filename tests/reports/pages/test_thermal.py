@@ -123,7 +123,7 @@ def test_the_page_has_the_sentences_and_the_chart() -> None:
         [synthetic.reported(document=document(sustained={"throughput_ratio": ratio}))]
     )
     assert "In the course of the run" in page
-    assert "The last minute trained at 75.0% of the throughput of the first." in page
+    assert "The last minute trained at 75.0 % of the throughput of the first." in page
 
 
 def test_sentences_say_what_changed_when_and_where_it_leads() -> None:
@@ -144,7 +144,7 @@ def test_sentences_say_what_changed_when_and_where_it_leads() -> None:
         )
     )
     assert said == [
-        "The last minute trained at 75.0% of the throughput of the first; power 9.00 W in the first "
+        "The last minute trained at 75.0 % of the throughput of the first; power 9.00 W in the first "
         "minute, 7.00 W in the last.",
         "Throttling set in 2.8 min after the first step: cpu0.cap fell to 1.6 GHz.",
         "It did not become steady: cpu moves.",

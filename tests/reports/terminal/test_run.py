@@ -98,7 +98,7 @@ def test_several_runs_end_in_a_comparison() -> None:
     comparison = text.split("Comparison")[1]
     assert "LeNet · batch 4" in comparison
     assert "ResNet · batch 4" in comparison
-    assert comparison.split("Which has the shortest")[0].count("3.41 ms") == 2
+    assert comparison.split("Intervals overlap")[0].count("3.41 ms") == 2
 
 
 def test_a_document_with_little_in_it_is_printed() -> None:

@@ -32,11 +32,13 @@ class PhaseSpans:
         seconds: By update and phase in order of their first begin, each of shape (steps,).
         updates: How often each update is made in a step, by name, each of shape (steps,).
         step_s: Mean clean step in s, which the phases make up together.
+        status: Status of times of steps.
     """
 
     seconds: Mapping[Key, FloatArray]
     updates: Mapping[str, FloatArray]
     step_s: float
+    status: Status = Status.MEASURED
 
     @cached_property
     def _scale(self) -> float:
@@ -65,7 +67,7 @@ class PhaseSpans:
         return rows
 
     def _figure(self, values: FloatArray) -> Figure:
-        figure = mean_figure(values, "s", CLOCK, Status.MEASURED).scaled(self._scale, "s")
+        figure = mean_figure(values, "s", CLOCK, self.status).scaled(self._scale, "s")
         return Figure(**{**vars(figure), "method": f"{METHOD}; {figure.method}"})
 
 
@@ -110,7 +112,7 @@ def phase_spans(marks: Marks, steps: Steps, clean: IntArray, step_s: float) -> P
         for text in dict.fromkeys(marks.name[at][~is_phase])
     }
     seconds = {(str(key[0]), str(key[1])): by_step[:, n] for key, n in keys.items()}
-    return PhaseSpans(seconds=seconds, updates=made, step_s=step_s)
+    return PhaseSpans(seconds=seconds, updates=made, step_s=step_s, status=steps.status)
 
 
 def _update_of(step: IntArray, is_phase: Any, names: Any, begins: IntArray) -> Sequence[str]:

@@ -23,6 +23,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.report_rows import StepKind
+from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import mean_figure, share_figure
 
 NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
@@ -314,7 +315,7 @@ def kind_rows(kinds: StepKinds, steps: Steps, clean: IntArray) -> list[StepKind]
                 value=len(mine) / max(len(clean), 1), unit="ratio", status=Status.COUNTED,
                 n=len(clean), source="clean steps", method=f"turn of {len(kinds.rotation)} steps",
             )  # fmt: skip
-            time = mean_figure(steps.seconds[mine], "s", CLOCK, Status.MEASURED)
+            time = mean_figure(steps.seconds[mine], "s", CLOCK, steps.status)
         else:
             share = share_figure(traced, len(kinds.of_window), "traced steps")
             time = missing("s", UNKNOWN)
@@ -336,7 +337,7 @@ def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
     letters = "".join(kinds.names[kind] for kind in kinds.rotation)
     means = [steps.seconds[clean[kinds.of_step[clean] == kind]] for kind in range(kinds.count)]
     counts = ", ".join(
-        f"{name} takes {1e3 * seconds.mean():.3g} ms"
+        f"{name} takes {rounded(1e3 * seconds.mean())} ms"
         for name, seconds in zip(kinds.names, means, strict=True)
         if len(seconds)
     )

@@ -63,7 +63,7 @@ NEEDS_VALUES: Final = (
     RuntimeError,
 )
 # Beside torch's own, what workloads load and what shows in the memory of their process.
-LIBRARIES: Final = ("PIL", "transformers")
+LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
@@ -112,7 +112,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
         return made
 
-    def graph(self, batch_size: int, model: torch.nn.Module) -> StepGraph:
+    def graph(self, batch_size: int, model: torch.nn.Module, *, accumulate: int = 1) -> StepGraph:
         """What was noted, once the capture has been left."""
         count = len(self.sizes)
         _, *names = self._names
@@ -136,6 +136,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         called = tuple("aten::" + name.split(".")[1] for name, _, _ in names)
         return StepGraph(
             batch_size=batch_size,
+            accumulate=accumulate,
             names=called,
             kinds=tuple(
                 "optimizer" if phase == "optimizer" else kind_of(name)
@@ -205,6 +206,9 @@ def _recurrent(model: torch.nn.Module) -> dict[str, Recurrent]:
 def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
     """FLOPs, bytes read and bytes written of a call."""
     name = f"aten::{func.overloadpacket.__name__}"
+    if func.namespace == "wattstep":  # of an offload: copies of whole storages
+        size = next(each for each in args if isinstance(each, int))
+        return 0, size, size
     flops = flops_of(
         name,
         [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in args],
@@ -347,7 +351,9 @@ def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: 
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(preparation.batch_size, trainer.model)
+        graph = taking.graph(
+            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+        )
         del trainer, taking, losses
     return graph
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from wattstep.errors import InvalidValueError
 
 LEAST_LAYERS: Final = 2  # of a block: one layer keeps little more than its input, as a block would
 Modules = Sequence[nn.Module]
+_CHANGED: Final = "modified by an inplace operation"  # in torch's words
 
 
 def checkpoint_blocks(model: nn.Module, workload: str) -> None:
@@ -154,27 +154,9 @@ def _recomputed(forward: Callable[..., Any], block: Modules, workload: str) -> C
         nonlocal checked
         if not torch.is_grad_enabled():
             return forward(*arguments, **named)
-        taken = [
-            (each, each._version)
-            for each in pytree.tree_leaves((arguments, named))
-            if isinstance(each, torch.Tensor)
-        ]
         states = [] if checked else _buffers(block)
-        again = False
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            nonlocal again
-            if again and any(each._version != version for each, version in taken):
-                raise InvalidValueError(
-                    f"--checkpointing: {workload} changes the input of a {type(block[0]).__name__} "
-                    "in place, so that it cannot be computed again",
-                    id="input-changed",
-                )
-            again = True
-            return forward(*arguments, **named)
-
         made = checkpoint(
-            call, *arguments, use_reentrant=False, context_fn=partial(_contexts, norms), **named
+            forward, *arguments, use_reentrant=False, context_fn=partial(_contexts, norms), **named
         )
         if not checked:
             _check_buffers(states, workload)
@@ -230,10 +212,10 @@ def _check_buffers(states: Sequence[tuple[str, torch.Tensor, int]], workload: st
 
 @contextmanager
 def explaining(workload: str) -> Iterator[None]:
-    """Turns what torch says of a block that computed something else the second time into one line.
+    """Turns what torch says of a block that cannot be computed again into one line.
 
     Raises:
-        InvalidValueError: It did.
+        InvalidValueError: Its input was changed in place, or it computed something else.
     """
     try:
         yield
@@ -242,4 +224,12 @@ def explaining(workload: str) -> Iterator[None]:
         raise InvalidValueError(
             f"--checkpointing: {workload} computes something else the second time: {line}",
             id="computed-otherwise",
+        ) from error
+    except RuntimeError as error:
+        if _CHANGED not in str(error):
+            raise
+        raise InvalidValueError(
+            f"--checkpointing: {workload} changes the input of a block in place, so that it cannot "
+            "be computed again",
+            id="input-changed",
         ) from error

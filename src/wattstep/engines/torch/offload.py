@@ -125,7 +125,9 @@ class _File:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._folder = _folder_on_disk()
-        self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (as long as it trains)
+        with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
+            self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
         self._free: dict[int, list[int]] = {}  # starts by size
         self._end = 0
 
@@ -149,7 +151,7 @@ class _File:
         written = 0
         try:
             while written < size:
-                written += os.pwrite(self._file.fileno(), data[written:], start + written)
+                written += os.pwrite(self._descriptor, data[written:], start + written)
         except OSError as error:
             raise RecordingError(
                 f"--offload: {self._end / 1e6:.0f} MB of activations do not go to {self._folder}: "
@@ -161,7 +163,7 @@ class _File:
     def get(self, away: _Range) -> torch.Tensor:
         """As `_Place.get`: pages of the file, private to whoever writes into them."""
         pages = _Mapping(
-            self._file.fileno(),
+            self._descriptor,
             away.size,
             flags=mmap.MAP_PRIVATE,
             prot=mmap.PROT_READ | mmap.PROT_WRITE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,6 @@ class TorchTrainer(Trainer):
         self.model.train()
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
-        self._name = workload.facts.name
         self._mark: Mark = ignore_phase
         self.updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
@@ -108,6 +108,9 @@ class TorchTrainer(Trainer):
             compile_model(self.model)
         if preparation.checkpointing:
             checkpoint_blocks(self.model, workload.facts.name)
+        self._explaining: Callable[[], AbstractContextManager[None]] = (
+            partial(explaining, workload.facts.name) if preparation.checkpointing else nullcontext
+        )
         self._saving = self._offloading(preparation.offload)
         self._compiled = preparation.compiled
         one = len(self.updates) == 1 and self._accumulate == 1
@@ -199,7 +202,7 @@ class TorchTrainer(Trainer):
                 loss = update.loss(batch)
             mark("backward")
             part = loss / self._accumulate if self._accumulate > 1 else loss
-            with explaining(self._name):
+            with self._explaining():
                 (part if self._scaling is None else self._scaling.scaled(part)).backward()
             losses.append(loss.detach())
         mark("optimizer")
@@ -222,18 +225,18 @@ class TorchTrainer(Trainer):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step, from the tensors themselves."""
         model = self.model
-        state = [
-            value
+        state = {
+            id(value): value  # tables of 8-bit states are shared by all
             for update in self.updates
             for values in update.optimizer.state.values()
             for value in values.values()
             if isinstance(value, torch.Tensor)
-        ]
+        }
         return {
             "parameters": _size(model.parameters()),
             "buffers": _size(model.buffers()),
             "gradients": _size(p for p in model.parameters() if p.requires_grad),
-            "optimizer_state": _size(state),
+            "optimizer_state": _size(state.values()),
         }
 
     def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker:

@@ -31,7 +31,7 @@ def bfloat16(facts: Facts) -> Advice | Missing:
     gained = 1 - wide.value / narrow.value
     bound = (time.value or 0.0) * gained
     if bound < WORTH * facts.step_s:
-        return Missing(f"{(time.value or 0.0) / facts.step_s:.1%} of a step is products")
+        return Missing(f"{100 * (time.value or 0.0) / facts.step_s:.1f} % of a step is products")
     assert facts.placed is not None
     ratio = narrow.value / wide.value
     saving = with_higher_ceilings(
@@ -44,7 +44,7 @@ def bfloat16(facts: Facts) -> Advice | Missing:
     )
     return Advice(
         title="Compute products in bfloat16",
-        why=f"{(time.value or 0.0) / facts.step_s:.0%} of a step is products, and this machine reaches "
+        why=f"{100 * (time.value or 0.0) / facts.step_s:.0f} % of a step is products, and this machine reaches "
         f"{narrow.value / wide.value:.2g} times as many FLOP/s in bfloat16.",
         gain=gain_of(
             saving,

@@ -32,7 +32,9 @@ def channels_last(facts: Facts) -> Advice | Missing:
     gained = 1 - first.value / last.value
     bound = (time.value or 0.0) * gained
     if bound < WORTH * facts.step_s:
-        return Missing(f"{(time.value or 0.0) / facts.step_s:.1%} of a step is convolutions")
+        return Missing(
+            f"{100 * (time.value or 0.0) / facts.step_s:.1f} % of a step is convolutions"
+        )
     assert facts.placed is not None
     saving = with_higher_ceilings(
         facts.time_s,
@@ -44,7 +46,7 @@ def channels_last(facts: Facts) -> Advice | Missing:
     )
     return Advice(
         title="Store images with their channels last",
-        why=f"{(time.value or 0.0) / facts.step_s:.0%} of a step is convolutions, and a measured one "
+        why=f"{100 * (time.value or 0.0) / facts.step_s:.0f} % of a step is convolutions, and a measured one "
         f"ran {last.value / first.value:.2g} times as fast with channels last.",
         gain=gain_of(
             saving,

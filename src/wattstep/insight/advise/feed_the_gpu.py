@@ -33,7 +33,7 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
     )
     value, step = time.value or 0.0, facts.step_s
     if value < WORTH * step:
-        return Missing(f"{device} waits for the host {value / step:.1%} of a step")
+        return Missing(f"{device} waits for the host {100 * value / step:.1f} % of a step")
     saving = Saving(value=value, low=0.0, high=max(min(time.high or value, step), value))
     graphs = (
         "torch.compile(mode='reduce-overhead') or CUDA graphs"
@@ -42,7 +42,7 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
     )
     return Advice(
         title=f"Give {device} more to do at once",
-        why=f"{device} has nothing to do for {value / step:.0%} of a step, because the host has not "
+        why=f"{device} has nothing to do for {100 * value / step:.0f} % of a step, because the host has not "
         "launched its next work.",
         gain=gain_of(saving, step, "all of it, if work were always launched in time: a bound"),
         evidence={"gpu_waits_for_host": time},

@@ -32,7 +32,7 @@ def fewer_threads(facts: Facts) -> Advice | Missing:
                 "ratio", "the steps that were undisturbed were no faster; only a run can tell"
             )
     else:
-        bound = "" if most is None else f"; {most / facts.step_s:.0%} at most"
+        bound = "" if most is None else f"; {100 * most / facts.step_s:.0f} % at most"
         gain = missing("ratio", f"no step was undisturbed{bound}; only a run can tell")
     return Advice(
         title=f"Train with {spoken_threads(cores.fitting)} instead of {cores.threads}",

@@ -30,7 +30,7 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
     time = min((its.value or 0.0) + gap, phase)
     if time < WORTH * step:
         return Missing(
-            f"the optimizer and the code between its calls take {time / step:.1%} of a step"
+            f"the optimizer and the code between its calls take {100 * time / step:.1f} % of a step"
         )
     if any(word in name for name in names for word in FUSED):
         return Missing("the optimizer updates lists of parameters at once already")
@@ -44,8 +44,8 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
     saving = Saving(value=value, low=0.0, high=time)
     return Advice(
         title="Use a fused optimizer",
-        why=f"The optimizer's operations take {(facts.optimizer_time.value or 0.0) / step:.0%} of a "
-        f"step, the code between them {gap / step:.0%}: {calls:.0f} calls, one parameter after another.",
+        why=f"The optimizer's operations take {100 * (facts.optimizer_time.value or 0.0) / step:.0f} % of a "
+        f"step, the code between them {100 * gap / step:.0f} %: {calls:.0f} calls, one parameter after another.",
         gain=gain_of(
             saving,
             step,

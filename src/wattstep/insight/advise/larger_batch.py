@@ -29,7 +29,9 @@ def larger_batch(facts: Facts) -> Advice | Missing:
     saving, method = _of_line(fitted, facts) if fitted is not None else _of_shares(facts)
     least = saving.value if fitted is not None else _fixed_s(facts) / TIMES
     if saving.value < WORTH * step:
-        return Missing(f"{TIMES * saving.value / step:.1%} of a step does not grow with its batch")
+        return Missing(
+            f"{100 * (TIMES * saving.value / step):.1f} % of a step does not grow with its batch"
+        )
     return Advice(
         title=f"Train batches of {TIMES * batch} instead of {batch}, where the task and memory allow",
         why=_why(saving, step, least),
@@ -43,7 +45,7 @@ def larger_batch(facts: Facts) -> Advice | Missing:
 
 def _why(saving: Saving, step: float, least: float) -> str:
     """Sentence on the time that does not grow with the batch, and how much of that is only likely."""
-    about, surely = (f"{TIMES * seconds / step:.0%}" for seconds in (saving.value, least))
+    about, surely = (f"{100 * (TIMES * seconds / step):.0f} %" for seconds in (saving.value, least))
     if about == surely:
         return (
             f"About {about} of a step costs the same whatever its batch: code between operations, "

@@ -29,7 +29,7 @@ def more_threads(facts: Facts) -> Advice | Missing:
     from_ceilings = ceilings is not None and saving.value > 0
     return Advice(
         title=f"Train with {threads} threads instead of {cores.threads}",
-        why=f"{cores.idle.value or 0.0:.2g} cores stayed idle, and {saving.high / step:.0%} of a step "
+        why=f"{cores.idle.value or 0.0:.2g} cores stayed idle, and {100 * saving.high / step:.0f} % of a step "
         "at most would be saved if operations that can be cut used them fully.",
         gain=gain_of(
             saving,

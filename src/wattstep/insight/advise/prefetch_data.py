@@ -20,7 +20,7 @@ def prefetch_data(facts: Facts) -> Advice | Missing:
     data, step = facts.data_time, facts.step_s
     time = data.value or 0.0
     if time < WORTH * step:
-        return Missing(f"{time / step:.1%} of a step is data loading")
+        return Missing(f"{100 * time / step:.1f} % of a step is data loading")
     hidden = min(time, step - time)
     idle = facts.cores.idle
     gap = float(np.mean(facts.idle_s[DATA]))
@@ -33,7 +33,7 @@ def prefetch_data(facts: Facts) -> Advice | Missing:
     )
     return Advice(
         title="Prepare the next batch while this one trains",
-        why=f"{time / step:.0%} of a step goes into its data, before anything is trained.",
+        why=f"{100 * time / step:.0f} % of a step goes into its data, before anything is trained.",
         gain=gain_of(
             saving, step, "time of the phase `data`, as far as the rest of a step is as long"
         ),

@@ -28,7 +28,9 @@ def quiet_machine(facts: Facts) -> Advice | Missing:
         return Missing("every step was disturbed: how long one is in quiet is not known")
     saved = step - quiet
     if saved < WORTH * step:
-        return Missing(f"disturbed steps cost {max(saved, 0.0) / step:.1%} of the mean step")
+        return Missing(
+            f"disturbed steps cost {100 * max(saved, 0.0) / step:.1f} % of the mean step"
+        )
     spread = _error(run.breakdown.steps.seconds[clean & ~disturbed])
     saving = Saving(value=saved, low=max(saved - spread, 0.0), high=min(saved + spread, step))
     return Advice(

@@ -27,13 +27,13 @@ def zero_gradients(facts: Facts) -> Advice | Missing:
     time = facts.time_of(rows, "operations that fill gradients with zeros")
     value, step = time.value or 0.0, facts.step_s
     if not rows.any() or value < WORTH * step:
-        return Missing(f"{value / step:.1%} of a step fills gradients with zeros")
+        return Missing(f"{100 * value / step:.1f} % of a step fills gradients with zeros")
     saving = Saving(
         value=value, low=min(time.low or 0.0, value), high=max(time.high or value, value)
     )
     return Advice(
         title="Set gradients to none instead of zero",
-        why=f"{value / step:.0%} of a step fills gradients with zeros.",
+        why=f"{100 * value / step:.0f} % of a step fills gradients with zeros.",
         gain=gain_of(saving, step, "time of the operations that fill; adding to them goes, too"),
         evidence={"zero_time": time},
         how=facts.in_code(

@@ -170,11 +170,9 @@ def _sentences(drift: Drift) -> tuple[str, ...]:
     for words, figure in drift.parts.items():
         change = (figure.value or 1.0) - 1
         changes.append(
-            f"{words} took {abs(change):.0%} {'more' if change > 0 else 'less'} time".replace(
-                "%", " %"
-            )
+            f"{words} took {100 * abs(change):.0f} % {'more' if change > 0 else 'less'} time"
         )
-    ends = [f"{abs(math.expm1(end)):.0%}".replace("%", " %") for end in (drift.low, drift.high)]
+    ends = [f"{100 * abs(math.expm1(end)):.0f} %" for end in (drift.low, drift.high)]
     range_ = (
         f"between {ends[0]} less and {ends[1]} more" if drift.low < 0 < drift.high
         else f"up to {ends[1]} more" if drift.high > 0 else f"up to {ends[0]} less"

@@ -106,7 +106,7 @@ def _row(first: int, what: str, predicted: Figure, came: float) -> dict[str, Any
         "what": what,
         "predicted": predicted,
         "came": f"{came:.4g} {predicted.unit}" if predicted.unit != "count" else f"{came:,.0f}",
-        "off": None if value is None or not came else f"{value / came - 1:+.1%}",
+        "off": None if value is None or not came else f"{100 * (value / came - 1):+.1f} %",
         "held": "—" if held is None else "yes" if held else "no",
     }
 

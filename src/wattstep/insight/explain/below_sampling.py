@@ -94,7 +94,7 @@ def _sentences(run: Run, table: RegressionResult) -> Iterator[str]:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole else "none"
+    return f"{100 * part / whole:.0f} %" if whole else "none"
 
 
 def _some(part: float, whole: float) -> str:

@@ -116,7 +116,7 @@ class _Binding:
             seconds = (breakdown.rows.end_ns - breakdown.rows.start_ns)[kernels]
             share = seconds[known].sum() / max(seconds.sum(), 1)
             self.words = (
-                f"What binds kernels is told by the roofline for {share:.0%} of their time "
+                f"What binds kernels is told by the roofline for {100 * share:.0f} % of their time "
                 f"({ceilings.source}; FLOPs and least bytes of the operation that launched each); of "
                 f"the rest, whose FLOPs or bytes are not known: {BY_KIND}."
             )
@@ -218,4 +218,4 @@ def _figure(
 def _sentence(device: str, row: Mapping[str, Figure | str]) -> str:
     share = row["share"]
     assert isinstance(share, Figure)
-    return f"{row['phase']} on {device} is bound by {row['bound']} ({share.value or 0.0:.0%} of its time)."
+    return f"{row['phase']} on {device} is bound by {row['bound']} ({100 * (share.value or 0.0):.0f} % of its time)."

@@ -67,7 +67,7 @@ def cost_of_tracing(timeline: Timeline) -> tuple[str, ...]:
     longer = "longer" if timeline.residual >= 0 else "shorter"
     lines.append(
         "Times of host and devices are of traced steps, played again with the queue as full as it is "
-        f"in clean ones; so played they last {abs(timeline.residual):.1%} {longer} than those."
+        f"in clean ones; so played they last {100 * abs(timeline.residual):.1f} % {longer} than those."
     )
     return tuple(lines)
 
@@ -284,6 +284,6 @@ def _sentence(device: str, by_step: list[dict[str, float]], breakdown: RunBreakd
         return f"{device} always computes."
     most = max(means, key=lambda cause: means[cause])
     return (
-        f"{device} computes nothing for {idle / step:.0%} of a step, most of all because of: {most} "
-        f"({means[most] / idle:.0%} of it)."
+        f"{device} computes nothing for {100 * idle / step:.0f} % of a step, most of all because of: {most} "
+        f"({100 * means[most] / idle:.0f} % of it)."
     )

@@ -285,9 +285,9 @@ def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[
     shares = {cause: float(values.mean()) / length for cause, values in parts.items()}
     whole = sum(shares.values())
     most = max(shares, key=lambda cause: shares[cause])
-    lines = [f"{whole:.1%} of a step has no operation running."]
+    lines = [f"{100 * whole:.1f} % of a step has no operation running."]
     if whole > 0:
-        lines[0] += f" The largest part of that, {shares[most] / whole:.0%}, is {most}."
+        lines[0] += f" The largest part of that, {100 * shares[most] / whole:.0f} %, is {most}."
     if shares[KEPT] > 0.01:
         disturbed = int((run.conditions.disturbed & run.breakdown.steps.clean).sum())
         evidence = (
@@ -297,6 +297,6 @@ def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[
             else "the samples show no other process that took a core"
         )
         lines.append(
-            f"{shares[KEPT]:.1%} of a step are gaps in which the training did not run: {evidence}."
+            f"{100 * shares[KEPT]:.1f} % of a step are gaps in which the training did not run: {evidence}."
         )
     return lines

@@ -98,7 +98,7 @@ def _beside_sensor(run: Run) -> tuple[str, ...]:
     if load is None or busy is None or not step:
         return ()
     share = min(busy / step, 1.0)
-    line = f"The sensor of the GPU's load says {load:.0%}; kernels and copies ran for {share:.0%} of a step."
+    line = f"The sensor of the GPU's load says {100 * load:.0f} %; kernels and copies ran for {100 * share:.0f} % of a step."
     if load - share > DISAGREE:
         line += (
             " The sensor takes a whole period of its own for busy where anything ran in it, or looks "
@@ -116,8 +116,7 @@ def _sentence(one: Occupancy) -> str:
     if not one.total_ns:
         return f"{one.processor} has {_pieces(one.pieces)} that took no time."
     idle, compute, other = (
-        f"{ns / one.total_ns:.1%}".replace("%", " %")
-        for ns in (one.idle_ns, one.compute_ns, one.other_ns)
+        f"{100 * ns / one.total_ns:.1f} %" for ns in (one.idle_ns, one.compute_ns, one.other_ns)
     )
     return (
         f"{one.processor} was idle for {idle} of the time {SPAN}, computed for {compute}, and sent "

@@ -51,7 +51,7 @@ def level_changes(run: Run) -> SectionPart:
         if not changes.changes:
             sentences.append(f"The {what} changed its level nowhere.")
     if rows:
-        title = f"Changes of level ({FALSE_ALARMS:.0%} of steady runs would show one)"
+        title = f"Changes of level ({100 * FALSE_ALARMS:.0f} % of steady runs would show one)"
         return SectionPart(
             sentences=tuple(sentences), figures=figures,
             tables=(Table(name="changes", title=title, columns=_COLUMNS, rows=rows),),
@@ -90,7 +90,7 @@ def _row(what: str, change: Change, index: IntArray) -> Row:
         "step": int(index[change.index]),
         "before": change.before,
         "after": change.after,
-        "change": f"{after / before - 1:+.1%}" if before and after is not None else None,
+        "change": f"{100 * (after / before - 1):+.1f} %" if before and after is not None else None,
     }
 
 
@@ -98,7 +98,7 @@ def _end_of_warmup(changes: Changes, step: int) -> Figure:
     return Figure(
         value=float(step), unit="count", status=Status.ATTRIBUTED, source=CLOCK,
         method="steps before the first stretch of step times that lasts: change points "
-        f"({FALSE_ALARMS:.0%} false alarms, neighbours correlate by {changes.correlation:.2f}), and "
+        f"({100 * FALSE_ALARMS:.0f} % false alarms, neighbours correlate by {changes.correlation:.2f}), and "
         "first steps that stand out of it",
     )  # fmt: skip
 

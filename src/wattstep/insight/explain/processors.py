@@ -135,8 +135,8 @@ def _moving(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], list
     figure = saving_figure(saving, "operations that are cut for threads, scaled with the ceilings")
     step = run.breakdown.step_time.value or np.nan
     return {"saved_by_threads": figure}, [
-        f"{saving.high / step:.0%} of a step at most could be saved by moving work to the idle "
-        f"cores, with {spoken_threads(threads)}; {saving.value / step:.0%} is expected from the ceilings."
+        f"{100 * saving.high / step:.0f} % of a step at most could be saved by moving work to the idle "
+        f"cores, with {spoken_threads(threads)}; {100 * saving.value / step:.0f} % is expected from the ceilings."
     ]
 
 
@@ -146,14 +146,14 @@ def _with_fewer(run: Run, work: Work, cores: Cores) -> tuple[dict[str, Figure], 
     if saving is not None:
         words = "steps in which others took no core, beside all"
         return {"saved_by_threads": saving_figure(saving, words)}, [
-            f"With {spoken_threads(cores.fitting)} a step should take {saving.value / step:.0%} less, as "
+            f"With {spoken_threads(cores.fitting)} a step should take {100 * saving.value / step:.0f} % less, as "
             "the steps did in which nothing else took a core."
         ]
     reason = "no step was undisturbed, so how fast fewer threads would be is unknown"
     threads = spoken_threads(cores.fitting)
     message = f"What training with {threads} brings is not known: {reason}"
     if most is not None:
-        message += f"; {most / step:.0%} of a step at most, by the ceilings of {threads}"
+        message += f"; {100 * most / step:.0f} % of a step at most, by the ceilings of {threads}"
     return {"saved_by_threads": missing("s", reason)}, [f"{message}. Measure it."]
 
 

@@ -34,7 +34,7 @@ NO_BYTES: Final = "the trace does not tell the sizes of its tensors"
 WORDS: Final[Mapping[Bound, str]] = {
     "compute": "bound by computing",
     "memory": "bound by moving data",
-    "overhead": f"far below both ceilings (under {FAR_BELOW:.0%} of the nearer one): the cost of a "
+    "overhead": f"far below both ceilings (under {100 * FAR_BELOW:.0f} % of the nearer one): the cost of a "
     "call, sizes too small, or arithmetic that is not counted",
     "unknown": "of which neither FLOPs nor bytes are known",
 }
@@ -70,7 +70,7 @@ def roofline(run: Run) -> Section:
     waited, step = not_running_time(run).value or 0.0, run.breakdown.step_time.value
     if step and waited > NOTED * step:
         sentences.append(
-            f"For {waited / step:.0%} of a step the training ran on no core, which is in the times of "
+            f"For {100 * waited / step:.0f} % of a step the training ran on no core, which is in the times of "
             "operations, too: on a quiet machine they are closer to their ceilings. See gaps."
         )
     if not np.isfinite(work.flops).any():
@@ -127,12 +127,12 @@ def _ceilings(run: Run, ceilings: Ceilings) -> dict[str, Figure]:
 def _sentences(run: Run, bounds: Mapping[Bound, Figure], ceilings: Ceilings) -> list[str]:
     step = run.breakdown.step_time.value or np.nan
     parts = [
-        f"{(figure.value or 0.0) / step:.0%} in operations {WORDS[bound]}"
+        f"{100 * (figure.value or 0.0) / step:.0f} % in operations {WORDS[bound]}"
         for bound, figure in bounds.items()
         if figure.value
     ]
     left = 1 - sum((figure.value or 0.0) / step for figure in bounds.values())
-    lines = [f"Of a step, {'; '.join(parts)}; {max(left, 0.0):.0%} between operations."]
+    lines = [f"Of a step, {'; '.join(parts)}; {100 * max(left, 0.0):.0f} % between operations."]
     peak = ceilings.peak(precision_of(run, "convolution"))
     memory = ceilings.memory.best
     if peak is not None and peak.value and memory.value:

@@ -113,9 +113,16 @@ class MnnPredictor(BatchSearch):
         precision: str = "fp32",
         mode: str | None = None,
     ) -> None:
+        self._device = device
         self.fitted = mnn_values(device, precision, mode)
         super().__init__(captured, self.fitted.device, precision)
         self._works: dict[int, tuple[StepGraph, MnnWork]] = {}
+
+    def in_mode(self, mode: str | None) -> MnnPredictor:
+        """As `Predictor.in_mode`."""
+        other = MnnPredictor(self.captured, self._device, precision=self.precision, mode=mode)
+        other._works = self._works
+        return other
 
     def at(self, batch_size: int) -> Prediction:
         """The prediction for a batch size.

@@ -69,6 +69,11 @@ class SensorHost(Protocol):
     notes: tuple[str, ...]
     hidden: str
 
+    @property
+    def root(self) -> Path | None:
+        """Root of the files of the machine whose sensors they are; None where they are no files here."""
+        ...
+
     def probe(self) -> dict[str, Present | Absent]:
         """Reads of each sensor by its name, or the reason why it has none."""
         ...
@@ -139,14 +144,15 @@ class LocalHost:
     """This machine."""
 
     def __init__(self, pid: int, root: Path = Path("/")) -> None:
-        self._pid, self._root = pid, root
+        self._pid = pid
+        self.root = root
         self.device: DeviceFacts = describe(root)
         self.notes: tuple[str, ...] = ()
         self.hidden = ""
 
     def probe(self) -> dict[str, Present | Absent]:
         """Every sensor below the root."""
-        return probe_all(self._root, self._pid)
+        return probe_all(self.root, self._pid)
 
     def close(self) -> None:
         """Nothing was started."""

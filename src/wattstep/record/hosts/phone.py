@@ -66,6 +66,7 @@ class PhoneHost:
         self.device: DeviceFacts = phone.device
         self.notes: tuple[str, ...] = phone.notes
         self.hidden = ""
+        self.root = None
 
     def probe(self) -> dict[str, Present | Absent]:
         """Reads found when it was opened: "phone", and a reason for each part that is missing."""

@@ -127,6 +127,7 @@ class ReplayHost:
             "sensors_of": f"recording {name} ({prepared['format']}, {whose})",
         }
         self.hidden = ""
+        self.root = None
         self.notes = (
             f"sensors replayed from {name}: its power does not belong to this training",
             *(f"{name}: {note}" for note in prepared["notes"]),

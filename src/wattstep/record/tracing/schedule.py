@@ -71,6 +71,15 @@ class Schedule:
         self._clean: deque[int] = deque(maxlen=31)
         self._random = random.Random(seed)
 
+    def pause(self) -> None:
+        """No window comes until `resume`."""
+        self.next_step = math.inf
+
+    def resume(self, index: int) -> None:
+        """Windows come again, the first after some clean steps from step `index` on."""
+        if self._mode.tracing:
+            self.next_step = index + LEAST_CLEAN
+
     def clean_step(self, duration_ns: int) -> None:
         """Takes note of how long a clean step took."""
         self._clean.append(duration_ns)

@@ -71,7 +71,7 @@ def even_beat(
     return Figure(
         value=1 / frequency, low=1 / frequency - half_width, high=1 / frequency + half_width, unit="s",
         n=int(t_s[-1] * frequency), status=status, source=source,
-        method=f"the phase of {1 / frequency:.4g} s alone explains {shares.max():.0%} of the variance; "
+        method=f"the phase of {1 / frequency:.4g} s alone explains {100 * shares.max():.0f} % of the variance; "
         "bounds: a sample and half a step over all of it; no marks",
     )  # fmt: skip
 

@@ -108,7 +108,7 @@ def _open(lines: Lines, power: float, period_s: float, m: int) -> Missing | None
     if share > SHARE:
         return Missing(
             f"parts may alternate too little to tell {both}: "
-            f"what is less than {share:.0%} of the amplitude would not be seen"
+            f"what is less than {100 * share:.0f} % of the amplitude would not be seen"
         )
     return None
 

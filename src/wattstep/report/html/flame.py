@@ -87,7 +87,7 @@ def _level(
 ) -> dict[str, Any]:
     hovers = [
         f"{inert(plain(node.name))} · {inert(plain(node.phase))}<br>"
-        f"{quantity(node.seconds, 's')} {of}, {node.seconds / whole:.1%} of what operations take"
+        f"{quantity(node.seconds, 's')} {of}, {100 * node.seconds / whole:.1f} % of what operations take"
         for node, _ in nodes
     ]
     return {

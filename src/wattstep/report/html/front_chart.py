@@ -16,8 +16,8 @@ _WIDE = (
 )
 
 
-def front_chart(front: Front) -> Chart:
-    """Energy over time of a sample, the front joined by a line."""
+def front_chart(front: Front, of: str = "sample") -> Chart:
+    """Energy over time of a sample, or of what `of` says, the front joined by a line."""
     time = scale_of(max(p.seconds for p in front.points), "s")
     energy = scale_of(max(p.joules for p in front.points), "J")
     best = [p for p in front.points if p.on_front]
@@ -25,8 +25,8 @@ def front_chart(front: Front) -> Chart:
     layout = {
         "height": _HEIGHT,
         "margin": {"l": 60, "r": 10, "t": 10, "b": 44},
-        "xaxis": _axis("time of a sample", [p.seconds for p in front.points], time.suffix),
-        "yaxis": _axis("energy of a sample", [p.joules for p in front.points], energy.suffix),
+        "xaxis": _axis(f"time of a {of}", [p.seconds for p in front.points], time.suffix),
+        "yaxis": _axis(f"energy of a {of}", [p.joules for p in front.points], energy.suffix),
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1.12},
     }

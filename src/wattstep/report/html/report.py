@@ -228,9 +228,11 @@ def _once(
     notes: set[str] = set()
     above = reasons_of(shared)
     if overview is not None:
-        overview = {**overview, "table": without_notes(overview["table"], above, notes)}
+        below = [reason for each in (shared, *left) for reason in reasons_of(each)]
+        overview = {**overview, "table": without_notes(overview["table"], below, notes)}
+    listed = shared["missing"]
     shared = reasons_once(shared, notes)
-    runs = [reasons_once(each, notes, above) for each in left]
+    runs = [reasons_once(each, notes, above, listed) for each in left]
     return {"runs": runs, "shared": shared, "overview": overview}
 
 

@@ -17,6 +17,7 @@ from wattstep.report.html.page import (
     Plot,
     Plots,
 )
+from wattstep.report.html.shared import Unknown
 from wattstep.report.html.thermal import course
 from wattstep.report.memory_tables import category
 from wattstep.report.tables import Row, Table, costs, groups, seconds, table
@@ -174,14 +175,16 @@ def _headlines(report: RunReport) -> dict[str, Any]:
 
 def _by_reason(
     figures: Iterable[Told], things: Mapping[str, str] = MappingProxyType({})
-) -> list[tuple[list[tuple[str, Shown | None]], str]]:
+) -> list[Unknown]:
     """What is missing for one reason together: figures, and things that have no figure."""
     by_reason: dict[str, dict[str, Shown | None]] = {}
     for known, shown in figures:
         by_reason.setdefault(shown.reason.rstrip("."), {})[known.label] = shown
     for what, reason in things.items():
         by_reason.setdefault(reason.rstrip("."), {}).setdefault(what, None)
-    return [(list(named.items()), reason) for reason, named in by_reason.items()]
+    return [
+        Unknown(named=list(named.items()), reason=reason) for reason, named in by_reason.items()
+    ]
 
 
 def _how(cards: Sequence[Told]) -> list[tuple[str, str]]:

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep.report.ranges import with_ranges, without_numbers
 from wattstep.report.tables import Table
+from wattstep.report.values import Shown
 
 Variables = Mapping[str, Any]  # of the template `run.html`, for a run
 _Lists = Sequence[Sequence[Any]]
 
-_MOST_NAMED: Final = 2  # runs of those that a sentence is about; of more, their number
+_MOST_NAMED: Final = 2  # runs that a sentence is about, or not about; of more, their number
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 _POINTING_BACK: Final = frozenset(("It", "That", "This", "These", "They", "Those", "There", "So"))
 _UNKNOWN: Final = "Cannot be determined: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unknown:
+    """What is missing for one reason.
+
+    Attributes:
+        named: Labels, each with its figure; None: it has none.
+        reason: Why.
+        runs: Of a page of several runs, those that it is said of, in words; "": all of them.
+        above: Label of which the page has told the reason before; "": it stands here.
+    """
+
+    named: Sequence[tuple[str, Shown | None]]
+    reason: str
+    runs: str = ""
+    above: str = ""
+
+    @property
+    def first(self) -> str:
+        """The label that a reference names."""
+        return self.named[0][0]
 
 
 def told_once(runs: Sequence[Variables]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -46,7 +69,10 @@ def told_once(runs: Sequence[Variables]) -> tuple[dict[str, Any], list[dict[str,
 
 
 def reasons_once(
-    run: Variables, notes: set[str], above: Mapping[str, str] = MappingProxyType({})
+    run: Variables,
+    notes: set[str],
+    above: Mapping[str, str] = MappingProxyType({}),
+    listed_above: Iterable[Unknown] = (),
 ) -> dict[str, Any]:
     """The variables of a run with each reason in one place: what the first screen tells is not told again.
 
@@ -54,6 +80,7 @@ def reasons_once(
         run: Of one run, or what several share.
         notes: What tables before it have told of missing figures; those of its own are added.
         above: Reasons that the page has told before it, each with what it was told of.
+        listed_above: What lists before it have of what was not measured.
     """
     told = {**above, **reasons_of(run)}
 
@@ -69,7 +96,8 @@ def reasons_once(
                 if isinstance(table, Table)
             }
             once[part] = {**run[part], **tables}
-    listed = tuple(f": {reason}" for _, reason in run.get("missing") or ())
+    missing: Sequence[Unknown] = run.get("missing") or ()
+    listed = tuple(f": {one.reason}" for one in missing)
     once["summary"] = [
         text for text in fresh(run.get("summary") or ()) if not text.rstrip(".").endswith(listed)
     ]
@@ -82,9 +110,7 @@ def reasons_once(
     elif lanes:
         once["lanes"] = [note for note in fresh(lanes) if note not in sentences]
     once["how"] = [one for one in run.get("how") or () if one[0] not in " ".join(sentences)]
-    once["missing"] = [
-        (named, _referring(reason, told), reason) for named, reason in run.get("missing") or ()
-    ]
+    once["missing"] = list(_listed_once(missing, {**_firsts(listed_above), **told}))
     explained = run.get("explained")
     if isinstance(explained, Mapping):
         filled = list(_sections_once(explained["sections"], fresh))
@@ -97,15 +123,22 @@ def reasons_once(
 
 def reasons_of(run: Variables) -> dict[str, str]:
     """Why figures of the first screen are unknown, each reason with the first of them."""
-    return {reason: named[0][0] for named, reason in run.get("unknown") or ()}
+    return _firsts(run.get("unknown") or ())
 
 
-def _referring(reason: str, told: Mapping[str, str]) -> str:
-    """A reason that was told already as a reference to that."""
-    for one, label in told.items():
-        if reason.startswith(one):  # the names of some runs may follow
-            return f"as for {label}{reason.removeprefix(one)}"
-    return reason
+def _firsts(unknown: Iterable[Unknown]) -> dict[str, str]:
+    firsts: dict[str, str] = {}
+    for one in unknown:
+        firsts.setdefault(one.reason, one.first)
+    return firsts
+
+
+def _listed_once(missing: Iterable[Unknown], told: Mapping[str, str]) -> Iterator[Unknown]:
+    """A reason that was told already becomes a reference to that."""
+    firsts = dict(told)
+    for one in missing:
+        yield replace(one, above=firsts.get(one.reason, ""))
+        firsts.setdefault(one.reason, one.first)
 
 
 def without_notes(table: Table, told: Collection[str], notes: set[str]) -> Table:
@@ -150,17 +183,22 @@ def _common(
         if len(have) == len(runs) and len(runs) > 1:
             common.setdefault(key(item), item)
         elif len(have) > 1:
-            common.setdefault(key(item), named(item, _names(have, len(runs))))
+            common.setdefault(key(item), named(item, _names(have, runs)))
     return list(common.values()), [
         [item for item in one if key(item) not in common] for one in lists
     ]
 
 
-def _names(runs: Sequence[Variables], count: int) -> str:
+def _names(runs: Sequence[Variables], all_of_them: Sequence[Variables]) -> str:
+    """The runs in words: by name where they, or the others, are few."""
     titles = [run["title"] for run in runs]
-    if len(titles) > _MOST_NAMED or len(set(titles)) < len(titles):
-        return f"{len(titles)} of {count} runs"
-    return ", ".join(titles)
+    ids = {id(run) for run in runs}
+    others = [run["title"] for run in all_of_them if id(run) not in ids]
+    if len({*titles, *others}) < len(all_of_them) or min(len(titles), len(others)) > _MOST_NAMED:
+        return f"{len(titles)} of {len(all_of_them)} runs"
+    if len(titles) <= _MOST_NAMED:
+        return ", ".join(titles)
+    return f"all but {', '.join(others)}"
 
 
 def _inside(runs: Sequence[dict[str, Any]], shared: dict[str, Any], part: str, name: str) -> None:
@@ -248,12 +286,12 @@ def _beside(text: str, names: str) -> str:
     return f"{text} ({names})"
 
 
-def _of_group(group: tuple[Sequence[tuple[str, Any]], str], names: str) -> tuple[Any, str]:
-    return group[0], _beside(group[1], names)
+def _key_of(unknown: Unknown) -> tuple[Any, ...]:
+    return tuple(label for label, _ in unknown.named), unknown.reason
 
 
-def _key_of_group(group: tuple[Sequence[tuple[str, Any]], str]) -> tuple[Any, ...]:
-    return tuple(label for label, _ in group[0]), group[1]
+def _of_runs(unknown: Unknown, names: str) -> Unknown:
+    return replace(unknown, runs=names)
 
 
 # By variable: what makes two of its items the same, and an item with the names of its runs.
@@ -264,6 +302,6 @@ _LISTED: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, str], Any
     ),
     "summary": (str, _beside),
     "how": (lambda method: method[0], lambda method, names: (_beside(method[0], names), method[1])),
-    "missing": (_key_of_group, _of_group),
-    "unknown": (_key_of_group, _of_group),
+    "missing": (_key_of, _of_runs),
+    "unknown": (_key_of, _of_runs),
 }

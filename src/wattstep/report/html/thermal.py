@@ -131,7 +131,9 @@ def _compared(sustained: Mapping[str, Figure]) -> list[str]:
     ratio = _value(sustained, "throughput_ratio")
     words = []
     if ratio is not None:
-        words.append(f"the last minute trained at {ratio:.1%} of the throughput of the first")
+        words.append(
+            f"the last minute trained at {100 * ratio:.1f} % of the throughput of the first"
+        )
     for name in ("power", "temperature", "frequency"):
         first, last = (_value(sustained, f"{which}_minute_{name}") for which in ("first", "last"))
         if first is None or last is None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import brief, plain, show
 from wattstep.report.wording import label
 from wattstep.schema.ceilings import Ceilings, spoken_threads
@@ -23,7 +24,7 @@ def print_ceilings(ceilings: Sequence[Ceilings], console: Console | None = None)
         table.add_column(Text(spoken_threads(one.threads)), justify="right")
     for name, figures in _rows(ceilings):
         table.add_row(Text(brief(name)), *(Text(_cell(figure)) for figure in figures))
-    console.print(table)
+    print_table(table, console)
     console.print(
         "Best of the repetitions, in brackets from their median to the best; wattstep explain RUN "
         "-s roofline sets the operations of a run against them.",

@@ -18,6 +18,7 @@ from wattstep.insight.compare.matrix import Cell, Matrix
 from wattstep.insight.compare.metrics import Verdict
 from wattstep.insight.compare.operations import ComparedOperations
 from wattstep.insight.compare.sides import Side
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import NO_VALUE, brief, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure, Status
@@ -65,7 +66,7 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
         shown = show(matrix.figures[side.letter])
         value = shown.text if not shown.missing else NO_VALUE
         grid.add_row(Text(brief(side.name)), str(len(side.paths)), Text(value))
-    console.print(grid)
+    print_table(grid, console)
     if len(matrix.sides) * CELL + 6 <= console.width:
         _print_square(matrix, console)
     else:
@@ -136,7 +137,7 @@ def _print_metrics(comparison: Comparison, console: Console) -> None:
         grid.add_row(Text(metric(name).label), *values, _change(compared.ratio), Text(verdict))
         if compared.ratio.missing and compared.ratio.reason:
             reasons.setdefault(compared.ratio.reason, []).append(metric(name).label)
-    console.print(grid)
+    print_table(grid, console)
     sides = (
         (metric(name).label, figure)
         for name, compared in comparison.metrics.items()
@@ -183,7 +184,7 @@ def _print_rows(operations: ComparedOperations, console: Console) -> None:
             Text(brief(name)), _value(time.a), _value(time.b), _change(time.ratio),
             _change(energy.ratio, brief=True),
         )  # fmt: skip
-    console.print(grid)
+    print_table(grid, console)
     of_rows = (("time", row.quantities["time"].a) for row in operations.rows)
     _print_statuses(of_rows, console)
     left = len(rows or operations.rows) - MOST_ROWS
@@ -239,7 +240,7 @@ def _print_square(matrix: Matrix, console: Console) -> None:
             else:
                 texts.append(Text(""))
         grid.add_row(row.letter, *texts)
-    console.print(grid)
+    print_table(grid, console)
 
 
 def _print_pairs(matrix: Matrix, console: Console) -> None:
@@ -248,7 +249,7 @@ def _print_pairs(matrix: Matrix, console: Console) -> None:
         grid.add_column(heading, justify="right" if heading == "change" else "left")
     for cell in matrix.cells[:MOST_PAIRS]:
         grid.add_row(cell.b, cell.a, _cell(cell, inverse=False))
-    console.print(grid)
+    print_table(grid, console)
     left = len(matrix.cells) - MOST_PAIRS
     if left > 0:
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.report import daily_tables
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import Shown
 from wattstep.schema.daily_report import DailyBatch, DailyReport
 
@@ -43,7 +44,8 @@ def _print_batch(batch: DailyBatch, console: Console) -> None:
         table.add_row(str(day), *map(_written, cells))
     sums = map(_written, daily_tables.totals(batch))
     table.add_row("all", *sums, style="bold")
-    console.print(Padding(table, (1, 0, 0, 2)))
+    console.print()
+    print_table(table, console, indent=2)
     last = batch.days[-1]
     notes = [f"accuracy on day {last.day}: {daily_tables.interval(last.accuracy)}"]
     if last.gain is not None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from wattstep.insight.advise.section import AdviceSection
 from wattstep.insight.explain.section import Row, Section, Table
+from wattstep.report.terminal.folding import print_table as print_grid
 from wattstep.report.values import brief, plain, show
 from wattstep.report.wording import metric
 from wattstep.schema.figure import Figure
@@ -20,7 +21,6 @@ INDENT = (0, 0, 0, 2)
 ONLY_A_RUN = "what it saves only a run can tell"
 EVIDENCE = "evidence: --section NAME for one, --full for all"
 MOST_ROWS = 15
-MOST_OF_NAME = 12  # characters that names keep on a narrow terminal
 
 
 def print_brief(
@@ -150,19 +150,17 @@ def _print_table(table: Table, console: Console) -> None:
     grid.padding = (0, 1, 0, 0)
     for number, (key, heading) in enumerate(table.columns.items()):
         words = [brief(row[key]) for row in rows if isinstance(row.get(key), str)]
-        # Names are what a row is known by: numbers give way to them on a narrow terminal.
-        least = min(max(map(len, words), default=0), MOST_OF_NAME if number == 0 else 1)
         grid.add_column(
             Text(plain(heading)),
             justify="left" if words or number == 0 else "right",
             overflow="fold",
-            min_width=max(least, 1),
         )
     name, *others = table.columns
     for row in rows:
         cells = (_cell(row.get(key), whole=key == "reason") for key in others)
         grid.add_row(_cell(row.get(name), whole=True), *cells)
-    console.print(Padding(grid, (1, 0, 0, 2)))
+    console.print()
+    print_grid(grid, console, indent=2)
     if len(every) > MOST_ROWS:
         left = len(every) - MOST_ROWS
         console.print(Padding(Text(f"and {left} more; --json has them all", style="dim"), INDENT))

@@ -1,21 +1,223 @@
-"""Whether a table has room: where it has none, its columns go below each other, and no word is broken."""
+"""Tables as wide as the terminal: columns fold between words, or go above or below the row, and no word is broken."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.measure import Measurement
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
 
 BOUNDLESS = 100_000  # columns
+SHORT = 16  # cells that stay on one line where that costs no lines: a number and its unit
+FEW = 2  # lines more than the shortest way takes
+GAP = 2  # blanks between columns, and before what goes below a row
+
+
+def print_table(table: Table, console: Console, indent: int = 0) -> None:
+    """Prints a table in a way that takes few lines.
+
+    Its columns fold; or the first one has a line of its own above each row; or the last ones go below it.
+
+    Args:
+        table: The table, its cells texts; columns with `no_wrap` are never folded.
+        console: Where to print.
+        indent: Blanks before each line.
+    """
+    whole = _frame(table, console)
+    if (
+        whole + sum(_measured(c, table, console)[1] for c in table.columns) + indent
+        <= console.width
+    ):
+        console.print(Padding(table, (0, 0, 0, indent), expand=False))
+        return
+    layouts = [list(each) for each in _layouts(table, console, console.width - indent, whole)]
+    heights = [_height(each, console, indent) for each in layouts]
+    nicest = next(n for n, height in enumerate(heights) if height <= min(heights) + FEW)
+    for part in layouts[nicest]:
+        if isinstance(part, _Unbroken):
+            console.print(Text(" " * (indent + GAP)) + part.text, soft_wrap=True)
+        else:
+            console.print(Padding(part, (0, 0, 0, indent), expand=False))
+
+
+@dataclass(frozen=True)
+class _Unbroken:
+    """A text that is not folded, such as a path: where it is longer than a line the terminal goes on below."""
+
+    text: Text
+
+
+_Part: TypeAlias = RenderableType | _Unbroken
+
+
+def _layouts(table: Table, console: Console, width: int, frame: int) -> Iterator[Iterator[_Part]]:
+    """Ways to print a table, the nicer ones first."""
+    first, *others = table.columns
+    rows = _Rows(table, console, width)
+    for short in (SHORT, 0):
+        widths = _widths(table, table.columns, console, width - frame, short)
+        if widths is not None:
+            yield iter([_with_widths(table, widths)])
+        if short and (widths := rows.widths(others, GAP)) is not None:
+            yield rows.parts([first], others, widths, [])
+    for count in range(len(others), 0, -1):
+        beside = table.columns[:count]
+        if count == 1:
+            yield rows.parts(beside, [], [], others)
+        elif (widths := rows.widths(beside, 0)) is not None:
+            yield rows.parts([], beside, widths, table.columns[count:])
+
+
+def _height(parts: Sequence[_Part], console: Console, indent: int) -> int:
+    """Lines that they take."""
+    options = console.options.update(width=console.width - indent)
+    return sum(
+        1 if isinstance(part, _Unbroken) else len(console.render_lines(part, options))
+        for part in parts
+    )
+
+
+def _with_widths(table: Table, widths: Sequence[int]) -> Table:
+    """The table, its columns as wide as that."""
+    own = Table(
+        title=table.title, title_justify=table.title_justify, title_style=table.title_style,
+        box=table.box, pad_edge=table.pad_edge, padding=table.padding, show_edge=table.show_edge,
+        header_style=table.header_style, show_header=table.show_header,
+    )  # fmt: skip
+    for column, width in zip(table.columns, widths, strict=True):
+        own.add_column(
+            column.header, justify=column.justify, width=width, overflow="fold", style=column.style
+        )
+    for row, cells in zip(
+        table.rows, zip(*(c.cells for c in table.columns), strict=True), strict=True
+    ):
+        own.add_row(*cells, style=row.style)
+    return own
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a table, each printed by itself.
+
+    Attributes:
+        table: The table.
+        console: Where they are to be printed.
+        width: Cells of a line.
+    """
+
+    table: Table
+    console: Console
+    width: int
+
+    def widths(self, columns: Sequence[Column], indent: int) -> list[int] | None:
+        """Cells of columns that stand beside each other; None where they have no room."""
+        room = self.width - indent - GAP * (len(columns) - 1)
+        return _widths(self.table, columns, self.console, room, SHORT)
+
+    def parts(
+        self,
+        above: Sequence[Column],
+        beside: Sequence[Column],
+        widths: Sequence[int],
+        below: Sequence[Column],
+    ) -> Iterator[_Part]:
+        """Title, headings and rows: what stands above, then columns beside each other, then what goes below."""
+        if self.table.title is not None:
+            title = self.table.title
+            yield Text(title, style="bold") if isinstance(title, str) else title
+        indent = GAP if above else 0
+        if self.table.show_header and beside:
+            headings = [_line(column.header, self.console) for column in (*above, *beside)]
+            for heading in headings:
+                heading.stylize(self.table.header_style)
+            yield from headings[: len(above)]
+            yield _beside(headings[len(above) :], beside, widths, indent)
+        for number, row in enumerate(self.table.rows):
+            cells = {id(c): [*c.cells][number] for c in self.table.columns}
+            style = row.style or "bold"
+            names = (_line(cells[id(column)], self.console) for column in above)
+            yield from (Text.assemble(name, style=style) for name in names)
+            if any(_line(cells[id(c)], self.console) for c in beside):
+                yield _beside([cells[id(c)] for c in beside], beside, widths, indent)
+            yield from self._below([(column, cells[id(column)]) for column in below])
+
+    def _below(self, cells: Sequence[tuple[Column, RenderableType]]) -> Iterator[_Part]:
+        """Headings and cells that are not empty, with commas between them; what is not folded by itself."""
+        lines = ((column, _line(cell, self.console)) for column, cell in cells)
+        words = [
+            (column, Text(" ").join(filter(None, (_line(column.header, self.console), line))))
+            for column, line in lines
+            if line
+        ]
+        text = Text(", ").join(word for column, word in words if not column.no_wrap)
+        if text:
+            yield Padding(text, (0, 0, 0, GAP), expand=False)
+        yield from (_Unbroken(word) for column, word in words if column.no_wrap)
+
+
+def _beside(
+    cells: Sequence[RenderableType], columns: Sequence[Column], widths: Sequence[int], indent: int
+) -> ConsoleRenderable:
+    """Cells of one row beside each other."""
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    for column, width in zip(columns, widths, strict=True):
+        grid.add_column(width=width, justify=column.justify, overflow="fold")
+    grid.add_row(*cells)
+    return Padding(grid, (0, 0, 0, indent), expand=False)
+
+
+def _widths(
+    table: Table, columns: Sequence[Column], console: Console, room: int, short: int
+) -> list[int] | None:
+    """Cells of each column: at least its longest word, and all of it up to `short`; None: no room for these."""
+    ranges = [_measured(column, table, console) for column in columns]
+    most = [longest for _, longest in ranges]
+    if sum(most) <= room:
+        return most
+    widths = [longest if longest <= short else word for word, longest in ranges]
+    if sum(widths) > room:
+        return None
+    for _ in range(room - sum(widths)):  # to the column that is folded most
+        widths[max(range(len(widths)), key=lambda n: most[n] / max(widths[n], 1))] += 1
+    return widths
+
+
+def _measured(column: Column, table: Table, console: Console) -> tuple[int, int]:
+    """Cells of the longest word of a column and of its longest line."""
+    options = console.options.update(width=BOUNDLESS)
+    cells: list[RenderableType] = [*([column.header] if table.show_header else []), *column.cells]
+    ranges = [Measurement.get(console, options, cell) for cell in cells]
+    longest = max((one.maximum for one in ranges), default=0)
+    return longest if column.no_wrap else max((one.minimum for one in ranges), default=0), longest
+
+
+def _frame(table: Table, console: Console) -> int:
+    """Cells of a line of a table that no column has."""
+    return _longest(table, console) - sum(_measured(c, table, console)[1] for c in table.columns)
+
+
+def _line(cell: RenderableType, console: Console) -> Text:
+    """A cell as one line."""
+    text = console.render_str(cell) if isinstance(cell, str) else cell
+    assert isinstance(text, Text), "cells of tables are texts"
+    return Text(" ").join(line for line in text.split("\n") if line)
+
+
+def _longest(table: Table, console: Console) -> int:
+    """Cells of the longest row of a table, not folded."""
+    options = console.options.update(width=BOUNDLESS)
+    return Measurement.get(console, options, table).maximum
 
 
 def has_room(table: Table, console: Console) -> bool:
     """True if every row of a table stays on one line of the terminal."""
-    options = console.options.update(width=BOUNDLESS)
-    return Measurement.get(console, options, table).maximum <= console.width
+    return _longest(table, console) <= console.width
 
 
 def keeps_words(rows: Sequence[Sequence[str]], foldable: int, console: Console, gap: int) -> bool:

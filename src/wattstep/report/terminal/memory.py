@@ -11,6 +11,7 @@ from rich.text import Text
 
 from wattstep.report import memory_tables
 from wattstep.report.memory_tables import Row
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import BYTES_NOTE, Shown, brief, plain
 from wattstep.schema.footprint import Footprint
 
@@ -28,6 +29,8 @@ def print_footprints(footprints: Sequence[Footprint], console: Console, full: bo
     for group in memory_tables.by_workload(footprints):
         console.print()
         console.print(Text(memory_tables.heading(group), style="bold"))
+        if verdict := memory_tables.verdict(group):
+            console.print(Text(verdict, style="bold"))
         categories = memory_tables.category_rows(group)
         totals = memory_tables.total_rows(group)
         if categories:
@@ -65,7 +68,8 @@ def _print(
         table.add_row(*_line(row))
     for row in totals:
         table.add_row(*_line(row), style="bold")
-    console.print(Padding(table, (1, 0, 0, 2)))
+    console.print()
+    print_table(table, console, indent=2)
 
 
 def _line(row: Row) -> list[Text]:

@@ -17,8 +17,10 @@ from wattstep.insight.observe.deciding import UNDECIDED, UNTESTABLE
 from wattstep.insight.observe.evidence import Evidence
 from wattstep.insight.observe.groups import settings_by_letter
 from wattstep.insight.observe.observation import PAPER, Column, Judged, Observation, Published
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import brief, plain, quantity, show
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.spelling import rounded
 
 INDENT = (0, 0, 0, 6)
 MOST_CASES = 12
@@ -154,7 +156,8 @@ def _print(observation: Observation, console: Console) -> None:
         console.print(Padding(Text(plain(sentence)), INDENT))
     tested = [each for each in observation.cases if each.verdict != UNTESTABLE]
     if tested:
-        console.print(Padding(_cases(observation, tested), (1, 0, 0, 6)))
+        console.print()
+        print_table(_cases(observation, tested), console, indent=6)
         if len(tested) > MOST_CASES:
             left = f"and {len(tested) - MOST_CASES} more; --json has them all"
             console.print(Padding(Text(left, style="dim"), INDENT))
@@ -274,5 +277,5 @@ def _number(value: float, each: Published) -> str:
     if each.notation == "points":
         return f"{100 * value:.1f} points"
     if each.notation == "times":
-        return f"{value:.3g} ×"
+        return f"{rounded(value)} ×"
     return f"{value:.2f}" if each.unit == "1" else quantity(value, each.unit)

@@ -15,13 +15,15 @@ from rich.text import Text
 from wattstep.report import conditions, machines, wording
 from wattstep.report.conditions import TextTable
 from wattstep.report.html.thermal import sentences
+from wattstep.report.memory_tables import CACHE, CATEGORIES, category
 from wattstep.report.several import summary_of_all
 from wattstep.report.tables import Column, Row, Table, costs, groups, seconds, table
-from wattstep.report.terminal.folding import has_room
+from wattstep.report.terminal.folding import has_room, print_table
 from wattstep.report.values import BYTES_NOTE, Shown, brief, plain, show
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Entry
+from wattstep.schema.report_rows import PlanCompared
 from wattstep.schema.run_report import RunReport
 
 _TOP_OPERATIONS = 12
@@ -90,14 +92,14 @@ def _print_metrics(report: RunReport, console: Console, said: set[str]) -> None:
     if not rows:
         return
     grid = _grid("Metrics")
-    grid.add_column("metric", ratio=5)
-    grid.add_column("value", justify="right", no_wrap=True, min_width=12)
-    grid.add_column("interval", ratio=6)
-    grid.add_column("status", no_wrap=True, min_width=10)
+    grid.add_column("metric")
+    grid.add_column("value", justify="right", no_wrap=True)
+    grid.add_column("interval")
+    grid.add_column("status", no_wrap=True)
     for name, value, interval, status in rows:
         if status != "missing":
             grid.add_row(Text(brief(name)), Text(value), Text(interval), _status(status))
-    console.print(grid)
+    print_table(grid, console)
     for reason, names in _unknown(rows).items():
         why = "as above" if reason in said else reason
         said.add(reason)
@@ -129,9 +131,18 @@ def _figures(known: wording.Metric, thing: Entry) -> Iterator[tuple[str, str, st
         yield _metric_row(known.label, show(thing, known.notation))
     elif isinstance(thing, Mapping):
         for key, figure in thing.items():
-            yield _metric_row(f"{known.label}: {plain(key)}", show(figure, known.notation))
+            name = f"{known.label}: {_key(key)}"
+            yield _metric_row(name, show(figure, known.notation))
     elif thing:
         yield _list_row(known.label, [show(figure, known.notation) for figure in thing])
+
+
+def _key(key: object) -> str:
+    """Key of a metric of several figures in words: of memory its category; a name, as of a rail, as it is."""
+    name = plain(key)
+    if name in CACHE:
+        return CACHE[name][0].lower()
+    return category(name).label.lower() if name in CATEGORIES else name
 
 
 def _metric_row(name: str, shown: Shown) -> tuple[str, str, str, str]:
@@ -147,6 +158,44 @@ def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
         return name, f"{len(shown)} cores", ", ".join(each.value for each in shown), statuses[0]
     listed = "; ".join(f"{each.text} ({each.status})" for each in shown)
     return name, f"{len(shown)} cores", listed, "mixed"
+
+
+def _print_planned(report: RunReport, console: Console, said: set[str]) -> None:
+    grid = planned_table(report)
+    if grid is not None:
+        console.print(grid)
+
+
+def planned_table(report: RunReport) -> RichTable | None:
+    """What the plan of a run predicted beside what came; None where it followed none."""
+    planned = report.planned
+    if planned is None:
+        return None
+    grid = _grid(f"Predicted by its plan: {plain(planned.configuration)}, {planned_for(planned)}")
+    grid.add_column("metric")
+    grid.add_column(Text.assemble("predicted"), justify="right")
+    grid.add_column("this run", justify="right", no_wrap=True)
+    grid.add_column("status", no_wrap=True)
+    grid.add_column("inside?", no_wrap=True)
+    for row in planned.rows:
+        known = wording.metric_of(report, row.metric)
+        predicted, came = show(row.predicted, known.notation), show(row.measured, known.notation)
+        inside = "" if row.inside is None else ("yes" if row.inside else "no")
+        grid.add_row(
+            Text(brief(known.label)),
+            Text(predicted.text, style=STYLES["predicted"]),
+            Text("missing" if came.missing else came.value),
+            _status(came.status),
+            Text(inside, style="bold yellow" if inside == "no" else ""),
+        )
+    return grid
+
+
+def planned_for(planned: PlanCompared) -> str:
+    """The device and mode that a plan is for, and what the run has otherwise."""
+    mode = "" if planned.mode is None else f" in mode {plain(planned.mode)}"
+    changed = f"; not as planned: {', '.join(map(plain, planned.changed))}" * bool(planned.changed)
+    return f"on {plain(planned.device)}{mode}{changed}"
 
 
 def _print_course(report: RunReport, console: Console, said: set[str]) -> None:
@@ -210,7 +259,7 @@ def _print_texts(shown: TextTable | None, console: Console, most: int | None = N
     for row in shown.rows[:most]:
         grid.add_row(*(Text(brief(cell, _MOST_WORDS)) for cell in row))
     console.print()
-    console.print(grid)
+    print_table(grid, console)
     more = 0 if most is None else len(shown.rows) - most
     if more > 0:
         _print_note(f"and {more:,} more, in the report and in the JSON document", console, "-")
@@ -230,15 +279,15 @@ def _print_recording(report: RunReport, console: Console, said: set[str]) -> Non
     if not report.recording:
         return
     grid = _grid("What recording cost")
-    grid.add_column("what", ratio=5)
-    grid.add_column("value", ratio=6)
-    grid.add_column("status", no_wrap=True, min_width=10)
+    grid.add_column("what")
+    grid.add_column("value")
+    grid.add_column("status", no_wrap=True)
     for name, thing in report.recording.items():
         shown = show(thing) if isinstance(thing, Figure) else None
         value = plain(thing) if shown is None else shown.text
         status = Text("") if shown is None else _status(shown.status)
         grid.add_row(Text(brief(wording.label(name))), Text(value), status)
-    console.print(grid)
+    print_table(grid, console)
 
 
 def print_comparison(
@@ -272,7 +321,7 @@ def _print_table(name: str, shown: Table, console: Console, said: set[str]) -> N
         grid = _grid_of(
             name, [False, *filter(None, numeric)], narrowed(headings), map(narrowed, rows)
         )
-    console.print(grid)
+    print_table(grid, console)
     for note in shown.notes:
         if note.partition(" missing: ")[2] not in said:  # of all rows, not of some
             _print_note(note, console, mark="-", said=said)
@@ -363,6 +412,7 @@ def _print_note(
 _PARTS: Mapping[str, Callable[[RunReport, Console, set[str]], None]] = {
     "Head": _print_head,
     "Metrics": _print_metrics,
+    "Planned": _print_planned,
     "Course": _print_course,
     "Operations": _print_operations,
     "Groups": _print_groups,

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from typing import Final
 
-from rich.console import Console, Group
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
 from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
-from wattstep.report.divisions import Part, divisions, named_layers, spoken_layer
+from wattstep.report.divisions import Division, Part, divisions, named_layers, spoken_layer
+from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
-from wattstep.report.terminal.run import STYLES
+from wattstep.report.terminal.run import STYLES, planned_table
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
@@ -32,10 +35,7 @@ _AFTER: Final = {"cpu_utilization": ("cpu_utilization", "process_cpu_cores")}
 _FIRST: Final = tuple(
     each for name in HEADLINES if name != "system_peak_memory" for each in _AFTER.get(name, (name,))
 )
-COSTLIEST: Final = 3  # operations
-MOST_CAUTIONS: Final = 5
-FEW_CAUTIONS: Final = 3  # where each takes two lines
-ROOMY: Final = 100  # columns
+SCREEN: Final = 40  # lines
 BAR: Final = 30  # cells
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
@@ -58,20 +58,89 @@ def print_summary(
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
-    for part in (_head, _figures, _bars, _rails, _costliest):
-        made = failures.guard(part.__name__.strip("_"), partial(part, report, console), None)
-        if made is not None:
-            console.print(Padding(made, (0, 0, 1, 0)), width=width)
-    if advice is not None:
-        console.print(_advised(advice), width=width)
-    for line in (
-        *_cautions(report, MOST_CAUTIONS if width >= ROOMY else FEW_CAUTIONS),
-        *(f"{each.part}: failed inside: {each.reason}" for each in failures),
-    ):
-        console.print(_marked("!", plain(line)), width=width)
+    options = console.options.update(width=width)
+    for room in _ROOMS:  # the first that fits, else the last
+        failures = Failures()
+        parts = list(_parts(report, console, advice, room, failures))
+        lines = (len(console.render_lines(part, options)) for part in (*parts, Text(MORE)))
+        if sum(lines) < SCREEN:  # where the run lies takes one
+            break
+    for part in parts:
+        console.print(part, width=width)
     if report.run:
         console.print(Text(f"run: {plain(report.run)}"), soft_wrap=True)
         console.print(Text(MORE, style="dim"))
+
+
+def _merged(bars: Sequence[Division]) -> list[tuple[str, Sequence[Part], str]]:
+    """Title, parts and status of each bar; time and energy that divide alike are one."""
+    merged: list[tuple[str, Sequence[Part], str]] = []
+    for bar in bars:
+        title, parts, status = merged[-1] if merged else ("", (), "")
+        shares = [
+            [(part.name, round(100 * part.share)) for part in each] for each in (parts, bar.parts)
+        ]
+        if shares[0] == shares[1] and title.startswith("time by"):
+            alike = f"time and\n{bar.title}"
+            merged[-1] = (
+                alike,
+                parts,
+                status if status == bar.status else f"{status},\n{bar.status}",
+            )
+        else:
+            merged.append((bar.title, bar.parts, bar.status))
+    return merged
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Room:
+    """How much of what can be many stands on the screen.
+
+    Attributes:
+        operations: Costliest operations.
+        cautions: Cautions, beside the number of the others.
+        bars: Bars of a step.
+        figures: Figures; the first ones.
+    """
+
+    operations: int = 3
+    cautions: int = 5
+    bars: int = 9
+    figures: int = 99
+
+
+_ROOMS: Final = (
+    _Room(),
+    _Room(cautions=3),
+    _Room(cautions=3, operations=2),
+    _Room(cautions=2, operations=2, bars=2),
+    _Room(cautions=2, operations=1, bars=2),
+    _Room(cautions=1, operations=1, bars=1),
+    _Room(cautions=1, operations=1, bars=1, figures=9),
+    _Room(cautions=1, operations=1, bars=0, figures=7),
+)
+
+
+def _parts(
+    report: RunReport,
+    console: Console,
+    advice: Sequence[Advice] | None,
+    room: _Room,
+    failures: Failures,
+) -> Iterator[RenderableType]:
+    """Parts of the screen, but for its end, each with what parts it from the next."""
+    for part in (_head, _figures, _planned, _governed, _bars, _rails, _costliest):
+        name = part.__name__.strip("_")
+        made = failures.guard(name, partial(part, report, console, room), None)
+        if made is not None:
+            yield Padding(made, (0, 0, 1, 0))
+    if advice is not None:
+        yield _advised(advice)
+    for line in (
+        *_cautions(report, room.cautions),
+        *(f"{each.part}: failed inside: {each.reason}" for each in failures),
+    ):
+        yield _marked("!", plain(line))
 
 
 def text(run: Run) -> str:
@@ -83,7 +152,7 @@ def text(run: Run) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
-def _head(report: RunReport, console: Console) -> Group:
+def _head(report: RunReport, console: Console, room: _Room) -> Group:
     _, *how = wording.setting(report) if report.engine else ("", *wording.setting(report))
     batch = plain(f"batch {report.batch_size}")
     title = " · ".join([wording.title(report), *(word for word in how if word != batch)])
@@ -103,17 +172,19 @@ def _steps(report: RunReport) -> str:
     recorded = counts.pop("recorded", None)
     if not recorded:
         return wording.steps(report)
-    marred = [f"{counts.pop(kind):,} {kind}" for kind in ("disturbed", "throttled")
-              if counts.get(kind)]  # fmt: skip
+    excluded = () if report.conditions is None else report.conditions.excluded
     kinds = {kind: f"{count:,} {plain(kind)}" for kind, count in counts.items() if count}
-    if "clean" in kinds and marred:  # of those that figures are of, not beside them
-        kinds["clean"] += f" ({', '.join(marred)})"
+    marred = {kind: kinds.pop(kind) for kind in ("disturbed", "throttled") if kind in kinds}
+    for whose, out in (("clean", False), ("left out", True)):  # of these, not beside them
+        words = [text for kind, text in marred.items() if (kind in excluded) is out]
+        if words and whose in kinds:
+            kinds[whose] += f" ({', '.join(words)})"
     return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds.values())}"
 
 
-def _figures(report: RunReport, console: Console) -> Grid | None:
+def _figures(report: RunReport, console: Console, room: _Room) -> Grid | None:
     """Name, value with interval and status; the reason of a missing figure takes all that is left."""
-    rows = list(_rows(report))
+    rows = list(_rows(report))[: room.figures]
     if not rows:
         return None
     values = [
@@ -148,22 +219,34 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
         yield wording.metric_of(report, name).label, shown
 
 
-def _bars(report: RunReport, console: Console) -> Grid | None:
+def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:
+    """What a governor of the clocks decided."""
+    lines = [Text(text) for text in governor_sentences(report)]
+    return Group(*lines) if lines else None
+
+
+def _planned(report: RunReport, console: Console, room: _Room) -> Grid | None:
+    return planned_table(report)
+
+
+def _bars(report: RunReport, console: Console, room: _Room) -> Grid | None:
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    bars = divisions(report)
-    beside = [max((len(text) for text in texts), default=0) + 2  # a column and what parts it
-              for texts in ([each.title for each in bars], [each.status for each in bars])]  # fmt: skip
-    for division in bars:
-        status = Text(division.status, style=STYLES.get(division.status, "dim"))
-        bar = _bar(_foldable(division.parts), console, min(console.width, WIDEST) - sum(beside))
-        grid.add_row(division.title, bar, status)
+    bars = _merged(divisions(report))[: room.bars]
+    texts = ([title for title, _, _ in bars], [status for _, _, status in bars])
+    beside = [  # a column and what parts it
+        max((cell_len(line) for text in column for line in text.split("\n")), default=0) + 2
+        for column in texts
+    ]
+    for title, parts, status in bars:
+        shown = _bar(_foldable(parts), console, min(console.width, WIDEST) - sum(beside))
+        grid.add_row(title, shown, Text(status, style=STYLES.get(status, "dim")))
     return grid if grid.rows else None
 
 
-def _rails(report: RunReport, console: Console) -> Group | None:
+def _rails(report: RunReport, console: Console, room: _Room) -> Group | None:
     """What each rail feeds and what the idle device takes, where the sum of the rails misleads."""
     rails = conditions.rails(report)
     if rails is None:
@@ -211,8 +294,8 @@ def _bar(parts: Sequence[Part], console: Console, room: int) -> Text:
     return text
 
 
-def _costliest(report: RunReport, console: Console) -> Grid | None:
-    rows = sorted(report.operations, key=seconds, reverse=True)[:COSTLIEST]
+def _costliest(report: RunReport, console: Console, room: _Room) -> Grid | None:
+    rows = sorted(report.operations, key=seconds, reverse=True)[: room.operations]
     layers = sorted(named_layers(report), key=_costs, reverse=True)[:1]
     if not rows:
         return None

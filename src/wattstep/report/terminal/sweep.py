@@ -12,6 +12,7 @@ from rich.text import Text
 
 from wattstep.report.front import Front, fronts
 from wattstep.report.sweep_table import BOARD, Cell, facts, fit_table, unfit
+from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import BYTES_NOTE, brief, plain
 from wattstep.schema.sweep_report import SweepReport
 
@@ -72,7 +73,7 @@ def _print_table(sweep: SweepReport, console: Console) -> None:
         verdict = Text(row.verdict, style="" if row.fits else "yellow")
         paper = [Text(row.paper, style="dim")] if table.source else []
         grid.add_row(Text(brief(row.title)), *(_cell(cell) for cell in row.cells), verdict, *paper)
-    console.print(grid)
+    print_table(grid, console)
     console.print(Padding(Text(BYTES_NOTE, style="dim"), (0, 0, 0, 2)))
     if table.source:
         words = f"the paper's board: {BOARD}; {table.source}"
@@ -91,7 +92,7 @@ def _print_front(front: Front, console: Console) -> None:
         mark = Text("yes" if point.on_front else "", style="green")
         energy = f"{point.energy.value} {point.energy.status}"
         grid.add_row(Text(brief(point.title)), point.time, Text(energy), Text(power), mark)
-    console.print(grid)
+    print_table(grid, console)
 
 
 def _cell(cell: Cell) -> Text:

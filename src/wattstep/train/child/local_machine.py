@@ -6,25 +6,28 @@ import fcntl
 import os
 import platform
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattstep.engines import ENGINES
+from wattstep.engines.nvidia import gpu_names
 from wattstep.record.sensors import machine
-from wattstep.schema.configuration import OF_SYSTEM, clocks
+from wattstep.schema.configuration import Rule, clocks, values_of_machine
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.version import VERSION
 
-# Of the same board, a kernel keeps now more and now less of the memory for itself.
-_MEMORY_SLACK: Final = 0.02
 _LOCK: Final = "wattstep-measuring.lock"
 
 
-def this_machine() -> MeasuringMachine:
-    """Facts that must not differ between outcomes that stand side by side; memory in bytes."""
+def this_machine(processor: str = "cpu") -> MeasuringMachine:
+    """Facts that must not differ between outcomes that stand side by side; memory in bytes.
+
+    Args:
+        processor: What trains, as `check_processing` takes it: GPUs are looked at where it is one.
+    """
     facts = machine.describe()
     return {
         "model": facts["model"],
@@ -34,6 +37,7 @@ def this_machine() -> MeasuringMachine:
         "cores": facts["cores"],
         "memory": facts["memory"],
         "clocks": clocks(facts),
+        "gpus": [] if processor == "cpu" else gpu_names(),
     }
 
 
@@ -41,7 +45,7 @@ def versions() -> dict[str, str]:
     """What is said where it changed (`Rule.WARN` of `schema.configuration`), frameworks not loaded."""
     facts = machine.describe()
     by_name = {"wattstep": VERSION, "python": platform.python_version()}
-    by_name.update({name: str(facts[name]) for name in OF_SYSTEM if facts.get(name)})
+    by_name.update(values_of_machine(facts, Rule.WARN))
     # Without its framework every configuration is refused, and says what is missing.
     for name in ("numpy", *ENGINES.own):
         with suppress(metadata.PackageNotFoundError):
@@ -49,27 +53,13 @@ def versions() -> dict[str, str]:
     return by_name
 
 
-def unlike(
-    before: Mapping[str, object], now: Mapping[str, object], but: Collection[str] = ()
-) -> list[str]:
-    """In what two machines differ, in words; what one of them does not tell does not count.
-
-    Args:
-        before: One.
-        now: The other.
-        but: What may differ: the clocks, which the states of a sweep set.
-    """
+def unlike(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """In what versions or limits differ, in words; what one of them does not tell does not count."""
     return [
         f"{key} was {before[key]}, now {now[key]}"
         for key in before
-        if key in now and key not in but and not _same(key, before[key], now[key])
+        if key in now and before[key] != now[key]
     ]
-
-
-def _same(key: str, before: Any, now: Any) -> bool:
-    if key == "memory" and before and now:
-        return bool(abs(before - now) <= _MEMORY_SLACK * before)
-    return bool(before == now)
 
 
 @contextmanager

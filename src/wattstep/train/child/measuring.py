@@ -97,7 +97,7 @@ def measure(
         limit="" if limit is None else limit.described,
         started=started,
         ended=time.time(),
-        machine=this_machine(),
+        machine=this_machine(settings.processor),
         versions=versions(),
     )
     return _with_its_run(outcome, run) if status == "trained" else outcome

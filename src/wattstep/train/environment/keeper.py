@@ -1,4 +1,4 @@
-"""Puts a device into a state, and back afterwards whatever happens: a guardian outlives us."""
+"""Puts a device into a state or under caps, and back afterwards whatever happens: a guardian outlives us."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from wattstep.train.environment.device_state import DeviceState, nearest_clock
 ORIGINALS: Final = "restore.json"  # in the sweep's folder, while the device is not as it was
 CPUFREQ: Final = "sys/devices/system/cpu/cpufreq"
 CLOCKS: Final = ("scaling_min_freq", "scaling_max_freq")
+CAPS: Final = ("scaling_max_freq", "max_freq")  # of cores, and of a devfreq device
+DETACHED: Final = "detached"
 MODE: Final = "power mode"  # the name of nvpmodel's setting among the files
 ANSWER_S: Final = 120.0  # nvpmodel may take a minute
 PASSES: Final = 3  # a least clock above the highest is refused: written again, it is taken
@@ -40,13 +42,19 @@ class Keeper:
         folder: Where the file goes.
         root: Of the file system; tests have a tree.
         warn: Told what could not be put back.
+        detached: True if the guardian must be no child of this process, whose memory would count it.
     """
 
     def __init__(
-        self, folder: Path, *, root: Path = Path("/"), warn: Callable[[str], None]
+        self,
+        folder: Path,
+        *,
+        root: Path = Path("/"),
+        warn: Callable[[str], None],
+        detached: bool = False,
     ) -> None:
         self._file = folder / ORIGINALS
-        self._root, self._warn = root, warn
+        self._root, self._warn, self._detached = root, warn, detached
         self._originals: dict[str, str] = {}
         self._guardian: subprocess.Popen[bytes] | None = None
         if self._file.exists():
@@ -81,6 +89,30 @@ class Keeper:
             for policy in _policies(state, self._root):
                 self._hold(policy, _clock(policy, state.frequency_hz))
 
+    def cap(self, values: Mapping[Path, int]) -> None:
+        """Caps clocks.
+
+        Args:
+            values: The highest that is allowed, by file, in the file's own unit.
+
+        Raises:
+            RecordingError: One of them was not taken.
+        """
+        self._keep({str(path): _read(path) for path in values})
+        for path, value in values.items():
+            _write(path, str(value))
+
+    def says(self, path: Path) -> int:
+        """Number in a setting's file.
+
+        Raises:
+            RecordingError: It cannot be read, or is none.
+        """
+        text = _read(path)
+        if not text.isdecimal():
+            raise RecordingError(f"{path} says {text[:40]!r}, which is no number")
+        return int(text)
+
     def close(self) -> None:
         """Puts everything back, and ends the guardian."""
         if self._guardian is None:
@@ -88,8 +120,11 @@ class Keeper:
         problems = put_back(self._originals)
         self._report(problems)
         guardian, self._guardian = self._guardian, None
+        assert guardian.stdin is not None
+        assert guardian.stdout is not None
         with contextlib.suppress(OSError), guardian:  # closes its pipes and waits for its end
-            pass
+            guardian.stdin.close()
+            guardian.stdout.read()  # a detached one ends here, and not with our child
         if not problems:
             self._file.unlink(missing_ok=True)
 
@@ -117,7 +152,7 @@ class Keeper:
         if not new:
             return
         if self._guardian is None:
-            self._guardian = _start_guardian(self._file)
+            self._guardian = _start_guardian(self._file, detached=self._detached)
         self._originals.update(new)
         _save(self._file, self._originals)
         if not _send(self._guardian, new):
@@ -153,7 +188,11 @@ class Keeper:
         path = Path(key)
         folder = self._root / CPUFREQ
         clock = path.name in CLOCKS and path.parent.parent == folder and ".." not in path.parts
+        devfreq = path.name == "max_freq" and path.parent.parent.name == "devfreq"
         if key == MODE and re.fullmatch(r"[A-Za-z0-9_]+", value):
+            return
+        below = path.is_relative_to(self._root / "sys/devices") and ".." not in path.parts
+        if devfreq and below and value.isdecimal():
             return
         if not (clock and re.fullmatch(r"policy\d+", path.parent.name) and value.isdecimal()):
             raise ValueError(f"{key} = {value[:40]!r} is no setting that a sweep changes")
@@ -201,13 +240,22 @@ def put_back(originals: Mapping[str, str]) -> list[str]:
                 if key == MODE:
                     if read_mode() != value:
                         set_mode(value)
-                elif _read(Path(key)) != value:
+                elif (before := _read(Path(key))) != value:
                     _write(Path(key), value)
-                    if _read(Path(key)) != value:
-                        problems[key] = f"{key} says {_read(Path(key))}, it was {value}"
+                    after = _read(Path(key))
+                    if after != value and not _is_raised(key, before, after, value):
+                        problems[key] = f"{key} says {after}, it was {value}"
         if not problems:
             return []
     return list(problems.values())
+
+
+def _is_raised(key: str, before: str, after: str, value: str) -> bool:
+    """True if a cap was taken, and something else (heat) keeps the clock below it for the moment."""
+    numbers = [before, after, value]
+    if Path(key).name not in CAPS or not all(number.isdecimal() for number in numbers):
+        return False
+    return int(before) < int(after) < int(value)
 
 
 def read_mode() -> str:
@@ -243,6 +291,8 @@ def guard() -> int:
     """Entry of the guardian: takes first values on standard input, puts them back at its end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    if sys.argv[2:] == [DETACHED] and os.fork():
+        os._exit(0)
     originals: dict[str, str] = {}
     for line in sys.stdin:
         if line.endswith("\n"):
@@ -283,9 +333,10 @@ def _clock(policy: Path, wanted_hz: float) -> float:
     return clock
 
 
-def _start_guardian(file: Path) -> subprocess.Popen[bytes]:
+def _start_guardian(file: Path, *, detached: bool) -> subprocess.Popen[bytes]:
+    arguments = [str(file), *([DETACHED] if detached else [])]
     return subprocess.Popen(
-        child_command("wattstep.train.environment.keeper:guard", str(file)),
+        child_command("wattstep.train.environment.keeper:guard", *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -342,7 +393,11 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, value: str) -> None:
     try:
-        path.write_text(value, encoding="utf-8")
+        file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(file, "wb", buffering=0) as opened:
+            opened.write(f"{value}\n".encode())
+            with contextlib.suppress(OSError):  # of a plain file; the kernel's have no length
+                opened.truncate()
     except OSError as error:
         raise RecordingError(f"{path} does not take {value}: {error.strerror or error}") from error
 

@@ -186,7 +186,7 @@ class History:
         spread = (highest - float(means.min())) / highest if highest > 0 else 0.0
         if spread <= self.criterion.frequency_range:
             return []
-        return [f"{name} ranges over {spread:.0%} of {highest / 1e6:.0f} MHz"]
+        return [f"{name} ranges over {100 * spread:.0f} % of {highest / 1e6:.0f} MHz"]
 
     def _moving_throughput(self, now_s: float) -> list[str]:
         window = self.criterion.window_s
@@ -199,7 +199,7 @@ class History:
         change = float(late.mean() / early.mean() - 1) if early.mean() > 0 else 0.0
         if abs(change) <= float(self.criterion.throughput_change or 0.0):
             return []
-        return [f"throughput changed by {change:+.1%} within {window:.0f} s"]
+        return [f"throughput changed by {100 * change:+.1f} % within {window:.0f} s"]
 
 
 def _keep(series: list[Sample], new: Sequence[Sample], back_s: float) -> None:

@@ -27,6 +27,7 @@ from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
 from wattstep.train.settings import check_engine
+from wattstep.train.strategies import MemoryStrategies
 
 _UNDIVIDED = "preparation"  # of a workload that does not say which of `PARTS` begins
 STAGES: Final = (
@@ -46,7 +47,7 @@ Say = Callable[[LifeNews], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FootprintSettings:
+class FootprintSettings(MemoryStrategies):
     """Training whose memory is measured, and the stages of its life that are wanted.
 
     Attributes:
@@ -83,8 +84,9 @@ class FootprintSettings:
                 raise InvalidValueError(f"--{name} {value}: it must be at least 1")
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled,
+            channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
         )  # fmt: skip
+        self.check_strategies(compiled=self.compiled)
         for name, folder in (("data", self.data_dir), ("folder", self.folder)):
             if folder is not None and not Path(folder).is_dir():
                 raise InvalidValueError(
@@ -102,6 +104,7 @@ class FootprintSettings:
             image_size=self.image_size,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            **self.prepared,
         )
 
 

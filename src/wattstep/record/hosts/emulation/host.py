@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from wattstep.errors import RecordingError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.hosts import HOST, host_load, with_status
 from wattstep.record.hosts.emulation.mover import READY
+from wattstep.record.hosts.emulation.pausing import is_job_of_a_shell
 from wattstep.record.hosts.emulation.power import core_count
 from wattstep.record.hosts.emulation.settings import Settings, make_settings
 from wattstep.record.hosts.emulation.tree import build
@@ -46,6 +47,12 @@ def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> 
         RecordingError: The tree cannot be made, or the mover does not start.
     """
     settings = make_settings(name, options)
+    if settings.slow and is_job_of_a_shell(pid):
+        raise InvalidValueError(
+            "slow= pauses the training, which the shell that started it would take for a job that "
+            "was stopped: wattstep run and wattstep profile train in a process of their own",
+            id="pauses-a-job",
+        )
     root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_home()))
     try:
         build(root, settings)
@@ -82,6 +89,7 @@ class EmulatedHost:
             "architecture": "aarch64",
             "kernel": "",
             "emulation": settings.numbers.source,
+            **({"slowed": settings.slow} if settings.slow else {}),
             "emulated_on": describe(),
         }
         self.notes: tuple[str, ...] = tuple(_notes(settings))
@@ -150,13 +158,23 @@ def _notes(settings: Settings) -> Iterator[str]:
     title = settings.board.title
     yield (
         f"emulated {title}: power, temperature and clocks are modelled from the load on this "
-        f"machine; times are this machine's, not those of a board, and a lowered clock does not "
-        f"slow the training; never evidence about a real {title}"
+        f"machine; times are this machine's, not those of a board, and {_slowing(settings)}; never "
+        f"evidence about a real {title}"
     )
     if not settings.board.emulation:
         yield f"watts and heat of the {title} are not in its table: they are of no board at all"
     if not settings.rails and settings.board.rails:
         yield f"the power sensors of the {title} are not emulated: they are no INA3221"
+
+
+def _slowing(settings: Settings) -> str:
+    """What a lowered clock does to the training, in words."""
+    if not settings.slow:
+        return "a lowered clock does not slow the training"
+    return (
+        "a lowered clock slows the training by pauses, as if "
+        f"{100 * settings.slow:g} % of its time went with the clock: its times are modelled"
+    )
 
 
 def _home() -> str | None:

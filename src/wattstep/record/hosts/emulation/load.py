@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -57,6 +58,13 @@ class Training:
             self._look()
         return now_ns, seconds, total * 1e-9 / seconds
 
+    def working(self) -> int:
+        """Threads that run or wait for a core at this moment.
+
+        A board of its own would have a core for those that wait for one here, as far as it has any.
+        """
+        return sum(map(_runnable, self._used))
+
     def resident(self) -> int:
         """Resident memory of all of them in bytes."""
         return sum(map(_resident, self._used))
@@ -111,6 +119,17 @@ def _children_files(pid: int) -> list[Path]:
         return [Path(f"/proc/{pid}/task/{tid}/children") for tid in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
     except OSError:
         return []
+
+
+def _runnable(pid: int) -> int:
+    """Threads of a process in state R (proc(5), stat)."""
+    count = 0
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                stat = Path(f"/proc/{pid}/task/{tid}/stat").read_bytes()
+                count += stat.rpartition(b") ")[2][:1] == b"R"
+    return count
 
 
 def _resident(pid: int) -> int:

@@ -16,6 +16,7 @@ from wattstep.errors import WattstepError
 from wattstep.record.hosts.emulation import tree
 from wattstep.record.hosts.emulation.heat import Governor, Heat, zone_part
 from wattstep.record.hosts.emulation.load import Training
+from wattstep.record.hosts.emulation.pausing import Pauser
 from wattstep.record.hosts.emulation.power import (
     Clocks,
     Load,
@@ -27,9 +28,11 @@ from wattstep.record.hosts.emulation.power import (
     rail_watts,
     reading,
     spread,
+    stretch,
 )
 from wattstep.record.hosts.emulation.settings import TICK_S, Settings, make_settings
 from wattstep.record.hosts.emulation.truth import Column, Truth
+from wattstep.record.sampling.sampler import grant_scheduling
 
 READY: Final = b"moving\n"
 SLOW_TICKS: Final = 10  # memory, fan and temperatures move so much more seldom
@@ -67,10 +70,23 @@ class Files:
     def _open(self, name: str) -> int | None:
         if name not in self._fds:
             try:
-                self._fds[name] = os.open(self._root / name, os.O_WRONLY)
+                self._fds[name] = os.open(self._root / name, os.O_RDWR)
             except IsADirectoryError:
                 self._fds[name] = None
         return self._fds[name]
+
+    def written_by_others(self, name: str) -> int | None:
+        """Number that somebody else wrote into a file since it was put; None: nothing that is one.
+
+        What is no number is overwritten by the next value, as a kernel would have refused it.
+        """
+        fd = self._open(name)
+        data = b"" if fd is None else os.pread(fd, tree.WIDTH, 0)
+        if not data.strip() or data == self._last.get(name):  # empty: it is being written
+            return None
+        self._last.pop(name, None)
+        number = data.split()[0]
+        return int(number) if number.isdigit() else None
 
     def blank(self) -> None:
         """Empties all of them: whoever reads on gets an error instead of a value that stands still."""
@@ -120,6 +136,9 @@ class Mover:
         parts = part_watts(settings, idle, clocks_for(settings.board, idle, 1.0))
         self._heat = Heat(settings, parts)
         self._governor = Governor(settings)
+        # What is allowed by the files, which anybody may write, in their own units.
+        self._allowed = dict(tree.cap_files(settings, 1.0))
+        self._paused_s = 0.0
         self._busy_s, self._idle_s = [0.0] * count, [0.0] * count
         self._chips = Average(len(settings.rails), settings.averaging_s)
         self._rows = Average(len(settings.rails), settings.truth_s)
@@ -128,11 +147,26 @@ class Mover:
         self._put_rails(0)
         self._put_slow(self._heat.zones_c(), 0, 0)
 
-    def advance(self, now_ns: int, seconds: float, busy: float, resident: int) -> None:
-        """The time since the last call, in which so many cores were busy."""
+    def advance(
+        self, now_ns: int, seconds: float, busy: float, resident: int, paused_s: float = 0.0
+    ) -> float:
+        """The time since the last call, in which so many cores were busy.
+
+        Args:
+            now_ns: Its end.
+            seconds: Its length.
+            busy: Cores, on average.
+            resident: Memory in B.
+            paused_s: All pauses of the training so far.
+
+        Returns:
+            How many times longer work takes at its clocks; see `power.stretch`.
+        """
         settings, board = self._settings, self._settings.board
+        self._paused_s = paused_s
+        self._look_at_caps()
         load = spread(settings, busy)
-        clocks = clocks_for(board, load, self._governor.cap)
+        clocks = clocks_for(board, load, self._governor.cap, tree.allowed(settings, self._allowed))
         parts = part_watts(settings, load, clocks)
         watts = rail_watts(settings, parts)
         self._heat.advance(parts, seconds)
@@ -148,6 +182,15 @@ class Mover:
             self._put_slow(zones, resident, now_ns)
         if (mean := self._rows.add(watts, seconds)) is not None:
             self._keep(now_ns, mean, zones, load, clocks, busy)
+        return stretch(settings, load, clocks)
+
+    def _look_at_caps(self) -> None:
+        """Takes what somebody wrote as the highest clock, between the lowest and the highest there is."""
+        highest = tree.cap_files(self._settings, 1.0)
+        lowest = tree.cap_files(self._settings, 0.0)
+        for name in self._allowed:
+            if (value := self._files.written_by_others(name)) is not None:
+                self._allowed[name] = min(max(value, lowest[name]), highest[name])
 
     def _put_rails(self, now_ns: int) -> None:
         settings = self._settings
@@ -182,7 +225,7 @@ class Mover:
     def _put_throttling(self) -> None:
         files, governor = self._files, self._governor
         for name, value in tree.cap_files(self._settings, governor.cap).items():
-            files.put(name, value)
+            files.put(name, min(value, self._allowed[name]))
         files.put(f"{tree.COOLING}/cur_state", governor.level)
         if tree.has_firmware(self._settings.board):
             now = tree.THROTTLED_NOW if governor.level else 0
@@ -219,7 +262,7 @@ class Mover:
         ]
         row = (
             *watts, *readings, *zones, *clocks.clusters, clocks.gpu, load.gpu, busy,
-            self._governor.level, self._governor.events,
+            self._governor.level, self._governor.events, self._paused_s,
         )  # fmt: skip
         try:
             self._truth.add(now_ns, row)
@@ -252,6 +295,7 @@ def columns(settings: Settings) -> list[Column]:
         Column(name="training.cores", unit="cores", scale=1e-6),
         Column(name="throttle.level", unit="states", scale=1.0),
         Column(name="throttle.events", unit="events", scale=1.0),
+        Column(name="training.paused", unit="s", scale=1e-6),  # since it began
     ]
 
 
@@ -264,9 +308,11 @@ def _fan(celsius: float) -> int:
     return round(255 * min(max((celsius - low) / (high - low), 0.0), 1.0))
 
 
-def run(mover: Mover, training: Training, parent: int, stopping: list[int]) -> None:
+def run(
+    mover: Mover, training: Training, pauser: Pauser | None, parent: int, stopping: list[int]
+) -> None:
     """Ticks until it is told to stop or its parent is gone; a tick that is late moves further."""
-    deadline, ticks, resident = time.monotonic_ns(), 0, 0
+    deadline, ticks, resident, paused = time.monotonic_ns(), 0, 0, 0.0
     while not stopping and os.getppid() == parent:
         # After a late tick the next is not made up for: the kernel books a running thread's time
         # every few milliseconds, which in a tick of less would be several busy cores.
@@ -275,7 +321,13 @@ def run(mover: Mover, training: Training, parent: int, stopping: list[int]) -> N
         if ticks % SLOW_TICKS == 0:
             resident = training.resident()
         now, seconds, busy = training.busy_cores()
-        mover.advance(now, seconds, busy, resident)
+        if pauser is not None:  # CPU time in pauses, or on a machine that others use, says little
+            busy = float(training.working())
+        all_paused = 0.0 if pauser is None else pauser.paused_s
+        stretched = mover.advance(now, seconds, busy, resident, all_paused)
+        if pauser is not None:
+            pauser.owe(min(busy, 1.0) * max(seconds - paused, 0.0), stretched)
+            paused = pauser.pay()
         ticks += 1
 
 
@@ -286,19 +338,26 @@ def main() -> int:
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pauser: Pauser | None = None
     try:
-        mover = Mover(make_settings(task["board"], task["options"]), root, Path(task["run"]))
+        settings = make_settings(task["board"], task["options"])
+        mover = Mover(settings, root, Path(task["run"]))
         training = Training(int(task["pid"]), os.getpid())
+        if settings.slow > 0:
+            pauser = Pauser(int(task["pid"]), settings.slow)
+            grant_scheduling(os.getpid())  # a pause that ends late is one that is too long
     except (WattstepError, OSError) as error:
         os.write(1, f"{error}\n".encode())
         return 1
     os.write(1, READY)
     try:
-        run(mover, training, parent, stopping)
+        run(mover, training, pauser, parent, stopping)
     except BaseException:
         mover.fail()
         raise
     finally:
+        if pauser is not None:
+            pauser.close()
         mover.end()
         if os.getppid() != parent:
             shutil.rmtree(root, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -72,22 +73,42 @@ def spread(settings: Settings, busy: float) -> Load:
     return Load(cores=tuple(shares.get(core, 0.0) for core in range(count)), gpu=gpu)
 
 
-def clocks_for(board: Board, load: Load, cap: float) -> Clocks:
+def clocks_for(board: Board, load: Load, cap: float, limits: Clocks | None = None) -> Clocks:
     """The clocks that a governor gives: as high as the load asks, up to a cap.
 
     Args:
         board: The board.
         load: Load of its parts.
         cap: Share of the highest clock that is allowed.
+        limits: Clocks that somebody has allowed at most, beside the cap; None: all.
     """
+    most = limits or Clocks(clusters=(math.inf,) * len(board.clusters), gpu=math.inf)
     wanted = (max((load.cores[core] for core in c.cores), default=0.0) for c in board.clusters)
     return Clocks(
         clusters=tuple(
-            _clock(*clock_range(cluster), use, cap)
-            for cluster, use in zip(board.clusters, wanted, strict=True)
+            min(_clock(*clock_range(cluster), use, cap), limit)
+            for cluster, use, limit in zip(board.clusters, wanted, most.clusters, strict=True)
         ),
-        gpu=_clock(*gpu_range(board), load.gpu, cap),
+        gpu=min(_clock(*gpu_range(board), load.gpu, cap), most.gpu),
     )
+
+
+def stretch(settings: Settings, load: Load, clocks: Clocks) -> float:
+    """How many times longer work takes that goes with the clock, than if nothing capped the clock.
+
+    Over several clusters it is the mean of their busy cores.
+    """
+    free = clocks_for(settings.board, load, 1.0)
+    if settings.processor == "gpu":
+        return free.gpu / clocks.gpu
+    total = weight = 0.0
+    for cluster, own, now in zip(
+        settings.board.clusters, free.clusters, clocks.clusters, strict=True
+    ):
+        busy = sum(load.cores[core] for core in cluster.cores)
+        weight += busy
+        total += busy * own / now
+    return total / weight if weight else 1.0
 
 
 def capped(low: float, high: float, cap: float) -> float:

@@ -19,6 +19,7 @@ PROCESSORS: Final = ("cpu", "gpu")
 QUIRKS: Final = ("eio", "again", "cold")
 OPTIONS: Final = (
     "averaging", "layout", "ambient", "scale", "throttle", "heat", "processor", "quirk", "truth",
+    "slow",
 )  # fmt: skip
 _I2C: Final = re.compile(r"\d+-[0-9a-f]{4}")
 _AMBIENT_C: Final = (-40.0, 60.0)
@@ -81,6 +82,7 @@ class Settings:
         processor: Processor that the training's load moves: "cpu", or "gpu" (with one core that feeds it).
         truth_s: Time between two rows of the journal of the truth.
         quirks: Pairs of a quirk and the rail or zone that has it.
+        slow: Part of the training's time that a lowered clock makes longer, from 0 to 1; 0: none.
     """
 
     board: Board
@@ -95,6 +97,7 @@ class Settings:
     processor: str = "cpu"
     truth_s: float = 0.1
     quirks: tuple[tuple[str, str], ...] = ()
+    slow: float = 0.0
 
     @cached_property
     def rails(self) -> tuple[Rail, ...]:
@@ -144,6 +147,7 @@ def make_settings(name: str, options: Mapping[str, str]) -> Settings:
         heat=_number("heat", options.get("heat", "1"), 1.0, 1e4),
         processor=_one_of("processor", options.get("processor", "cpu"), PROCESSORS),
         quirks=_quirks(board, options.get("quirk", "")),
+        slow=_number("slow", options.get("slow", "0"), 0.0, 1.0),
     )
     _check_quirks(settings)
     return settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -13,6 +14,7 @@ from wattstep.boards import COMPATIBLE, MODEL
 from wattstep.boards.table import Board, Cluster, Rail
 from wattstep.record.hosts.emulation.heat import LEVELS, trip_c
 from wattstep.record.hosts.emulation.power import (
+    Clocks,
     capped,
     clock_range,
     core_count,
@@ -23,6 +25,7 @@ from wattstep.record.hosts.emulation.power import (
 from wattstep.record.hosts.emulation.settings import Settings
 
 WIDTH: Final = 12  # of a moving number, with its end of line
+GPU_STEPS: Final = 12  # between its lowest and its highest clock
 MEMORY: Final = 8 << 30  # of a board whose memory is not known
 THERMAL: Final = "sys/class/thermal"
 CPU: Final = "sys/devices/system/cpu"
@@ -333,9 +336,18 @@ def _gpu(board: Board) -> dict[str, str | bytes]:
         f"{clock}/cur_freq": number_line(round(low)),
         f"{clock}/min_freq": number_line(round(low)),
         f"{clock}/max_freq": number_line(round(high)),
-        f"{clock}/available_frequencies": f"{round(low)} {round(high)}\n",
+        f"{clock}/available_frequencies": " ".join(map(str, _gpu_steps(low, high))) + "\n",
         f"{clock}/governor": "nvhost_podgov\n",
     }
+
+
+def _gpu_steps(low: float, high: float) -> list[int]:
+    """Clocks of the GPU, in equal steps in whole kHz: which ones a board has, its table does not say."""
+    return [
+        round((low + (high - low) * n / GPU_STEPS) / 1e3) * 1000 if 0 < n < GPU_STEPS
+        else round(low if n == 0 else high)
+        for n in range(GPU_STEPS + 1)
+    ]  # fmt: skip
 
 
 def zone_file(place: int) -> str:
@@ -411,3 +423,14 @@ def cap_files(settings: Settings, cap: float) -> Mapping[str, int]:
     if board.gpu:
         limits[f"{gpu_devfreq(board)}/max_freq"] = round(capped(*gpu_range(board), cap))
     return limits
+
+
+def allowed(settings: Settings, caps: Mapping[str, int]) -> Clocks:
+    """The highest clocks that values of the files of `cap_files` allow."""
+    board = settings.board
+    return Clocks(
+        clusters=tuple(
+            caps[f"{policy_folder(cluster)}/scaling_max_freq"] * 1e3 for cluster in board.clusters
+        ),
+        gpu=float(caps[f"{gpu_devfreq(board)}/max_freq"]) if board.gpu else math.inf,
+    )

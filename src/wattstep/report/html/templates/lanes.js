@@ -397,8 +397,11 @@
   document.addEventListener("DOMContentLoaded", async () => {
     timelines.forEach((each) => watcher.observe(each.section));
     // The first is read in pieces at once: plotly, which starts in one, would hold it up.
-    await timelines[0]?.load();
-    window.dispatchEvent(new Event("wattstep:timeline"));
+    try {
+      await timelines[0]?.load();
+    } finally {
+      window.dispatchEvent(new Event("wattstep:timeline"));
+    }
   });
   window.addEventListener("load", () => setTimeout(async () => {
     for (const each of timelines) await each.load();

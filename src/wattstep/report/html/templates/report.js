@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts, those in view first, in the colours of the theme that the reader chose; sorts,
+// Draws the charts in the colours of the theme that the reader chose; sorts,
 // filters and copies tables. Data only ever reach the page as text: nothing here writes HTML.
 (() => {
   let charts = {};
@@ -47,14 +47,26 @@
   }
 
   // Charts and plotly are unpacked while nothing waits for them; plotly runs when it is needed: that
-  // takes as long as all the rest.
+  // takes as long as all the rest. What is there is painted first, and the first timeline; then all
+  // charts in view or further down are drawn, one by one, before the page counts as loaded: what
+  // takes its picture or prints it then finds no empty place. Those folded away wait to be opened.
   const script = document.createElement("script");
-  const unpacked = new Promise((resolve) => {
-    document.addEventListener("DOMContentLoaded", resolve);
-  }).then(() => unpack.beforeLoad(async () => {
+  const event = (target, kind) => new Promise((resolve) => {
+    target.addEventListener(kind, resolve, { once: true });
+  });
+  const timeline = document.querySelector(".lanes") ? event(window, "wattstep:timeline") : null;
+  const unpacked = event(document, "DOMContentLoaded").then(async () => {
     const packed = (id) => unpack.text(document.getElementById(id).textContent);
     charts = JSON.parse(await packed("charts"));
     if (places.length) script.textContent = await packed("plotly");
+  });
+  event(document, "DOMContentLoaded").then(() => unpack.beforeLoad(async () => {
+    await unpacked;
+    await timeline;
+    for (const place of places) {
+      await unpack.painted();
+      if (!drawn.has(place) && place.offsetParent !== null) await draw(place);
+    }
   }));
   function ready() {
     if (!window.Plotly) document.head.append(script);
@@ -72,43 +84,17 @@
     return Plotly.react(place, themed(chart.data, ""), layoutOf(chart), config);
   }
 
-  // Plotly takes up to a second or two to start, in one piece: what is there is painted and can be
-  // used first. Charts wait for the first timeline where there is one; else until somebody moves.
-  const timeline = document.querySelector(".lanes");
-  const begun = new Promise((resolve) => {
-    const soon = () => setTimeout(resolve, 50);
-    const kinds = timeline ? ["wattstep:timeline"] : ["scroll", "pointerdown", "keydown", "change"];
-    for (const kind of kinds) {
-      window.addEventListener(kind, soon, { once: true, passive: true, capture: true });
-    }
-    document.addEventListener("DOMContentLoaded", () => {
-      setTimeout(resolve, timeline ? 3000 : 1000); // ms
-    });
-  });
-  const later = (work) => Promise.all([begun, unpacked]).then(() => {
-    (window.requestIdleCallback ?? setTimeout)(work, { timeout: 1000 });
-  });
   const places = [...document.querySelectorAll(".chart")];
   const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      watcher.unobserve(entry.target);
-      later(ready);
-      later(() => drawn.has(entry.target) || draw(entry.target));
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      watcher.unobserve(target);
+      Promise.all([unpacked, timeline]).then(unpack.painted).then(() => drawn.has(target) || draw(target));
     }
   }, { rootMargin: "600px" });
-  // The others follow one by one while nothing else is to be done, so that nothing that prints the
-  // page or takes its picture finds an empty place; those that are folded away wait to be opened.
-  function drawNext() {
-    const next = places.find((place) => !drawn.has(place) && place.offsetParent !== null);
-    if (!next) return;
-    draw(next);
-    later(drawNext);
-  }
   document.addEventListener("DOMContentLoaded", () => {
     places.forEach((place) => watcher.observe(place));
     places.forEach(offerImages);
-    later(drawNext);
   });
 
   // Every chart as a file, in the colours that it has.

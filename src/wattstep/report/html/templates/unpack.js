@@ -12,6 +12,14 @@ const unpack = (() => {
     port2.postMessage(null);
   });
 
+  // What is there has been painted, or nothing is painted: a browser whose time is virtual waits for "load".
+  const PATIENCE = 1000; // pauses
+  async function painted() {
+    let frame = false;
+    requestAnimationFrame(() => setTimeout(() => { frame = true; }));
+    for (let n = 0; n < PATIENCE && !frame; n += 1) await pause();
+  }
+
   function bytesOf(text) {
     const raw = atob(text);
     const bytes = new Uint8Array(raw.length);
@@ -62,5 +70,5 @@ const unpack = (() => {
     }
   }
 
-  return { beforeLoad, bytes, pause, text };
+  return { beforeLoad, bytes, painted, pause, text };
 })();

@@ -1,0 +1,113 @@
+"""How long a plan takes, and how a study of a million configurations shares its work among workers.
+
+`python benchmarks/plan.py`: a plan over more than 1,000 configurations (target 60 s), captures included, then a
+study on a Dask cluster here of one worker and of two, with one thread each (target: nearly twice as fast), in
+turns, with the time that each worker's process computed. Ratios of one run only: what else runs takes cores, too.
+
+`--quick` studies a sixteenth of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+from wattstep import devices, engines, workloads
+from wattstep.plan import Budget, Estimator, Question, Session, StudyGrid, search, study
+from wattstep.schema.workload import Preparation
+
+PLANNED = ("resnet50", "jetson-xavier-nx")
+STUDIED = ("lenet", ("jetson-agx-orin", "jetson-orin-nano", "jetson-orin-nx", "jetson-xavier-nx"))
+
+
+def main() -> None:
+    """Prints both."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a sixteenth of the study")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="of the study, one worker and two in turns"
+    )
+    arguments = parser.parse_args()
+    plan()
+    shared(quick=arguments.quick, rounds=arguments.rounds)
+
+
+def plan() -> None:
+    """The time of one plan."""
+    name, where = PLANNED
+    engine, workload, device = engines.find("torch"), workloads.find(name), devices.find(where)
+    session = Session(samples=1024)
+    question = Question(
+        device=device, engine=None, samples=1024, update=64, precision="fp32",
+        precisions=workload.facts.precisions, allow=frozenset(["batch"]),
+    )  # fmt: skip
+    estimator = Estimator(
+        lambda preparation, precision: engine.capture(workload, preparation, precision),
+        Preparation(batch_size=1024), device, None, session,
+    )  # fmt: skip
+    began, cpu = time.perf_counter(), time.process_time()
+    made = search(question, estimator, workload=name, budget=Budget.parse("30 min"))
+    took, computed = time.perf_counter() - began, time.process_time() - cpu
+    print(
+        f"plan of {name} on {where}: {len(made.estimates):,} configurations from {made.captures} captured and "
+        f"{estimator.predictions:,} predicted steps: {took:.1f} s, {computed:.1f} s of CPU time (target 60 s)"
+    )
+
+
+def shared(*, quick: bool, rounds: int) -> None:
+    """The time of a study on one worker and on two."""
+    from distributed import Client, LocalCluster
+
+    name, names = STUDIED
+    engine, workload = engines.find("torch"), workloads.find(name)
+    families = {}
+    for variant in ("plain",):
+        one, two = (
+            engine.capture(workload, Preparation(batch_size=64, accumulate=count), "fp32")
+            for count in (1, 2)
+        )
+        families[variant] = (one, two)
+    grid = StudyGrid(
+        families=families,
+        devices=[devices.find(each) for each in names],
+        batches=range(1, (32 if quick else 642) + 1),
+        accumulates=range(1, 65 + 1),
+    )
+    print(f"study of {name} on {len(names)} devices: {grid.count:,} configurations")
+    times: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for workers in times:
+            with (
+                LocalCluster(
+                    n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
+                ) as cluster,
+                Client(cluster) as client,
+            ):
+                client.wait_for_workers(workers)
+                client.run(warm)
+                before = client.run(time.process_time)
+                began = time.perf_counter()
+                made = study(grid, client)
+                took = time.perf_counter() - began
+                after = client.run(time.process_time)
+                assert made.count == grid.count
+                computed = [after[each] - before[each] for each in after]
+                times[workers].append(took)
+                shares = ", ".join(f"{each:.1f}" for each in computed)
+                print(
+                    f"  {workers} worker{'s' * (workers > 1)}: {took:.1f} s; CPU time of each {shares} s; load "
+                    f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+                )
+    print(f"  two are {min(times[1]) / min(times[2]):.2f} times as fast as one (least of {rounds})")
+
+
+def warm() -> None:
+    """Loads on a worker what predictions need, so that no study waits for it."""
+    import wattstep.plan  # noqa: F401
+
+
+if __name__ == "__main__":
+    main()

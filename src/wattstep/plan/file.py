@@ -1,0 +1,187 @@
+"""A plan as a file for `wattstep run --plan`: settings of a training, and what was predicted of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.plan.costs import OF_STEP
+from wattstep.plan.search import Plan
+from wattstep.plan.space import DIMENSIONS
+from wattstep.schema.figure import Figure
+from wattstep.schema.run_documents import PlannedFacts
+from wattstep.schema.sanitize import plain
+from wattstep.schema.version import VERSION
+from wattstep.schema.workload import ModuleSource, Specification
+from wattstep.store.folder import replacing
+
+SCHEMA: Final = 1
+KEY: Final = "wattstep_plan"  # of the schema: it tells a plan from other JSON
+MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanFile:
+    """A plan that was read.
+
+    Attributes:
+        workload: That it trains.
+        settings: Fields of `wattstep.train.settings.TrainingSettings`, by name.
+        planned: What the run keeps of it.
+    """
+
+    workload: str
+    settings: Mapping[str, bool | int | str]
+    planned: PlannedFacts
+
+
+def check_plannable(of: Specification | ModuleSource) -> None:
+    """Refuses a plan file of what `wattstep run` cannot train.
+
+    Raises:
+        InvalidValueError: It is a module of the user's.
+    """
+    if isinstance(of, ModuleSource):
+        raise InvalidValueError(
+            f"--out FILE.json is for run --plan, which trains workloads of the suite; {of.name} is none: "
+            "give FILE.html, or --json",
+            id="not-of-suite",
+        )
+
+
+def write_plan(plan: Plan, path: Path, *, classes: int | None, image_size: int | None) -> None:
+    """Writes the recommended plan.
+
+    Args:
+        plan: The plan.
+        path: The file; an older one is replaced.
+        classes: Of the workload, where they are not its own.
+        image_size: Likewise.
+
+    Raises:
+        InvalidValueError: There is none to recommend.
+        RecordingError: The file cannot be written.
+    """
+    chosen = plan.chosen
+    if chosen is None:
+        raise InvalidValueError(
+            f"nothing is written to {path}: no plan keeps the limits; `wattstep plan` without --out says what "
+            "would change that",
+            id="nothing-to-plan",
+        )
+    configuration = chosen.configuration
+    settings: dict[str, Any] = {
+        "batch_size": configuration.batch,
+        "accumulate": configuration.accumulate,
+        "processor": chosen.prediction.processor,
+        "classes": classes,
+        "image_size": image_size,
+        **{each.name: getattr(configuration, each.name) for each in DIMENSIONS},
+    }
+    mode = settings.pop("mode")
+    document = {
+        KEY: SCHEMA,
+        "wattstep": VERSION,
+        "workload": plan.workload,
+        "device": plan.question.device.name,
+        "mode": mode,
+        "configuration": configuration.text,
+        "settings": {name: value for name, value in settings.items() if value not in (None, False)},
+        "predicted": {
+            name: chosen.figures[name].to_dict()
+            for name in OF_STEP
+            if name in chosen.figures and not chosen.figures[name].missing
+        },
+        "session": {
+            "samples": plan.session.samples,
+            "every_s": plan.session.every_s,
+            "updates": chosen.updates,
+            "budget": [limit.text for limit in plan.budget.limits],
+            "predicted": {
+                name: figure.to_dict()
+                for name, figure in chosen.figures.items()
+                if name not in OF_STEP and not figure.missing
+            },
+        },
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n")
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def read_plan(path: Path) -> PlanFile:
+    """A plan from its file.
+
+    Raises:
+        InvalidValueError: It cannot be read, is no plan, of a newer wattstep, or damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        document = json.loads(data)
+        schema = document.get(KEY) if isinstance(document, dict) else None
+    except OSError as error:
+        raise InvalidValueError(
+            f"--plan {path}: {(error.strerror or str(error)).lower()}", id="unreadable-plan"
+        ) from error
+    except (ValueError, RecursionError):
+        schema = None
+    if not isinstance(schema, int):
+        raise InvalidValueError(
+            f"--plan {path}: it is no plan; `wattstep plan ... -o {path.name}` writes one",
+            id="unreadable-plan",
+        )
+    if schema != SCHEMA:
+        raise InvalidValueError(
+            f"--plan {path}: it has schema {schema}, this wattstep reads {SCHEMA}: plan again with this one, or "
+            "train with the one that wrote it",
+            id="other-plan-schema",
+        )
+    try:
+        return _parsed(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise InvalidValueError(
+            f"--plan {path}: it is damaged ({plain(what)}): plan again", id="damaged-plan"
+        ) from error
+
+
+def _parsed(document: Mapping[str, Any]) -> PlanFile:
+    settings = dict(document["settings"])
+    known = {"batch_size", "accumulate", "processor", "classes", "image_size"}
+    known |= {each.name for each in DIMENSIONS}
+    if unknown := sorted(set(settings) - known):
+        raise ValueError(f"settings have {', '.join(unknown)}")
+    for name, value in settings.items():
+        if not isinstance(value, (int, str, bool)):
+            raise ValueError(f"settings.{name} is {value!r}")
+    figures = {}
+    for name in OF_STEP:
+        if name in document["predicted"]:
+            figure = Figure.from_dict(document["predicted"][name])
+            ends = (figure.value, figure.low, figure.high)
+            if not all(isinstance(end, (int, float)) and isfinite(end) for end in ends):
+                raise ValueError(f"predicted.{name} has no numbers")
+            figures[name] = figure.to_dict()
+    if "step_time" not in figures:
+        raise KeyError("predicted.step_time")
+    mode = document["mode"]
+    return PlanFile(
+        workload=str(document["workload"]),
+        settings=settings,
+        planned={
+            "device": str(document["device"]),
+            "mode": None if mode is None else str(mode),
+            "configuration": str(document["configuration"]),
+            "changed": [],
+            "figures": figures,
+        },
+    )

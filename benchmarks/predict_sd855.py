@@ -331,8 +331,8 @@ def main() -> None:
         names, [*memory, *time], [*of_memory, *of_time], strict=True
     ):
         print(f"{label}: {np.exp(value):.4g} x/÷ {np.exp(1.645 * deviation):.2f}")
-    for quantity, misses in misses_of(cases, memory, time).items():
-        off = 100 * np.abs(np.expm1(misses))
+    for quantity, left in misses_of(cases, memory, time).items():
+        off = 100 * np.abs(np.expm1(left))
         print(
             f"fitted to both: {quantity}: median {np.median(off):.1f} %, largest {off.max():.0f} %"
         )

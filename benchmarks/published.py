@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from wattstep import devices, engines, workloads
 from wattstep.predict import Prediction, predictor_for
 from wattstep.predict.power import Ranged, power_of
+from wattstep.schema.step_graph import StepFamily
 from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
 SMALL, LARGE = 4, 64  # batch sizes of the paper
@@ -109,7 +110,7 @@ def predicted(name: str, batch: int) -> Prediction:
 
 
 @cache
-def _captured(name: str) -> object:
+def _captured(name: str) -> StepFamily:
     return engines.find("torch").capture(
         workloads.find(name), Preparation(batch_size=LARGE), "fp32"
     )

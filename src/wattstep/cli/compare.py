@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from wattstep.cli.lean import lean
 from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.screen import screen
 from wattstep.errors import InvalidValueError
@@ -69,12 +69,8 @@ def compare(
 ) -> None:
     """Compare runs: what differs, how sure that is, and what more runs would show."""
     groups = split(paths)
-    # What is made from here on is kept to the end: collecting would walk it again and again.
-    gc.disable()
-    try:
+    with lean():
         _compare_or_hold(groups, across, metric, baseline, tolerance, strict, full, json, quiet)
-    finally:
-        gc.enable()
 
 
 def _compare_or_hold(

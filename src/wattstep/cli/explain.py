@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli.lean import lean
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Full, Json, Quiet, Runs
 from wattstep.cli.saying import say_failures
@@ -57,7 +58,7 @@ def explain(
         sections_of_runs: list[Section] = []
         if not json:
             console.print(f"[bold]{escape(plain(path))}[/bold]", highlight=False)
-        with bar_of(f"explaining {path.name}", quiet=quiet) as show:
+        with lean(), bar_of(f"explaining {path.name}", quiet=quiet) as show:
             for number, name in enumerate(names):
                 show(name, number / len(names))
                 for section in explained(run, [name], beside):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
+from wattstep.cli.lean import lean
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
 from wattstep.errors import DamagedRunError, RecordingError, error_of
@@ -89,8 +90,10 @@ def _report_runs(
     with stages_of("writing", quiet=quiet) as tell:
         tell(str(output))
         _written(output, lambda: write_report(reported, output, unreadable, daily, failures, paper))
-    days = {"daily": [one.to_dict() for one in daily]} if daily else {}
-    documents = {"runs": [run.report.to_dict() for run in reported], **days}
+    documents: dict[str, Any] = {}
+    if as_json:  # of a run with many operations it takes as long as a third of the page
+        days = {"daily": [one.to_dict() for one in daily]} if daily else {}
+        documents = {"runs": [run.report.to_dict() for run in reported], **days}
     _tell(documents, unreadable, failures, output, as_json)
 
 
@@ -120,7 +123,8 @@ def _read(
     with list_progress("reading", len(runs), quiet=quiet) as tell:
         for path, state in runs.items():
             tell(str(path))
-            run = read_run(path, state, explained=explained)
+            with lean():
+                run = read_run(path, state, explained=explained)
             if isinstance(run, Reported):
                 reported.append(run)
             else:
@@ -150,7 +154,8 @@ def _daily(path: Path) -> DailyReport:
 
 def _written(output: Path, write: Callable[[], None]) -> None:
     try:
-        write()
+        with lean():
+            write()
     except OSError as error:
         raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -57,5 +58,13 @@ def located(thing: Part, pointer: str) -> Part:
 
 def _below(pointer: str, key: object) -> str:
     """The place of a part; "" is one whose own parts stand beside the others."""
-    text = str(key).replace("~", "~0").replace("/", "~1")
-    return f"{pointer}/{quote(text, safe=_PLAIN, errors='surrogatepass')}" if text else pointer
+    text = str(key)
+    if not text:
+        return pointer
+    return f"{pointer}/{text if text.isidentifier() and text.isascii() else _spelt(text)}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _spelt(key: str) -> str:
+    text = key.replace("~", "~0").replace("/", "~1")
+    return quote(text, safe=_PLAIN, errors="surrogatepass")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Final
 
 _MOST_CHARACTERS = 2_000  # of one text: the whole of it is in the JSON document
 _CUT = 1_960  # leaves room for the words that say so
+_SHORT = 400  # kept once it was looked at: methods and sources come back with every figure
 _MOST_PILED = 4  # marks on one letter; no script has words with more
 # What begins a formula (OWASP, "CSV Injection"), behind spaces too; the wide forms of Japanese input.
 FORMULA: Final = r"^(\s*[=+\-@＝＋－＠|])"
@@ -21,6 +23,13 @@ def plain(text: object) -> str:
     As `harmless` has it; what is longer than 2,000 characters is cut and says so.
     """
     whole = str(text)
+    if len(whole) <= _SHORT:
+        return _plain(whole)
+    return _plain.__wrapped__(whole)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(whole: str) -> str:
     text_shown = harmless(whole[:_MOST_CHARACTERS])
     if len(whole) <= _MOST_CHARACTERS and len(text_shown) <= _MOST_CHARACTERS:
         return text_shown

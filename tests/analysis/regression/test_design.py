@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -151,3 +153,23 @@ def test_operations_that_stand_still_for_a_read_or_two_are_no_slow_sensor() -> N
         edges=process.edges, layouts=[LAYOUT],
     )  # fmt: skip
     assert len(readings(standing).watts) == 1199
+
+
+@pytest.mark.parametrize("window", [0.0, 0.012])
+def test_groups_are_seen_by_a_memory_as_kinds_are_with_less_than_half_the_weights(
+    window: float,
+) -> None:
+    process = sampled([15, 40, 90, 130, 170, 245, 1030, 1090])
+    observed = observe([process], axis_of([process], 3)).forgetting(0.008, window)
+    one_by_one, in_mean = (
+        each.rows(0.001, 0.0) for each in (observed, replace(observed, grouped=True))
+    )
+    assert (in_mean.taken == one_by_one.taken).all()
+    assert in_mean.taken.sum() >= 5
+    table = observed.table()
+    expected = np.asarray(one_by_one.weights @ table)
+    assert np.asarray(in_mean.weights @ table) == pytest.approx(expected, abs=1e-9)
+    assert expected.sum(axis=1) == pytest.approx(np.ones(len(expected)))
+    assert (in_mean.step == one_by_one.step).all()
+    assert in_mean.position == pytest.approx(one_by_one.position)
+    assert in_mean.weights.nnz <= one_by_one.weights.nnz / 2

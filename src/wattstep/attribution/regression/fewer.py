@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -65,8 +66,12 @@ class Fewer:
             Shape (m, k + 1); the last is between steps.
         """
         after = np.cumsum(at_knots[-2:0:-1], axis=0)[::-1]
-        in_cells = (self.axis.overlap @ self.axis.segment_kind).T / self.axis.layouts
-        return np.hstack([np.asarray(in_cells @ after).T, at_knots[-1:].T])
+        return np.hstack([np.asarray(self._in_cells @ after).T, at_knots[-1:].T])
+
+    @cached_property
+    def _in_cells(self) -> sparse.csr_matrix:
+        """Time of kinds in the cells between knots, shape (k, b)."""
+        return (self.axis.overlap @ self.axis.segment_kind).T / self.axis.layouts
 
     @property
     def share(self) -> FloatArray:
@@ -104,7 +109,9 @@ def in_fewer(observed: Observed, kinds: Kinds, most: int = MOST, groups: int = G
             segment_kind=axis.segment_kind @ sums,
         )  # fmt: skip
         return Fewer(
-            observed=replace(observed, axis=mean, moving_s=None if moving is None else moving @ sums),
+            observed=replace(
+                observed, axis=mean, moving_s=None if moving is None else moving @ sums, grouped=True
+            ),
             kinds=grouped, covariance=_of_means(covariance, group, _shares(group, seconds)),
             group=group, seconds=seconds, axis=axis, moving_s=moving, own=covariance,
         )  # fmt: skip
@@ -258,11 +265,20 @@ def _unlike_kinds(fit: Fit, fewer: Fewer, normal: float, seed: int) -> FloatArra
     told, least = fit.spread * (TAILS * normal) ** 2, normal**2 * least_unlike(fit)
     half = told * (by_power @ fewer.own)
     sums = half @ by_power.T + least * (about_mean @ about_mean.T)
-    cross = (half + least * about_mean)[group, :kinds] * share[:, None] * seconds
-    own = told * fewer.own[:kinds, :kinds]
-    own[np.diag_indices(kinds)] += least
-    unlike: FloatArray = sums[np.ix_(group, group)] * share[:, None] * share
-    unlike += own * seconds[:, None] * seconds - cross - cross.T
+    # In place: of thousands of kinds each of these takes as long as to make it.
+    cross = (half + least * about_mean)[group, :kinds]
+    cross *= share[:, None]
+    cross *= seconds
+    unlike: FloatArray = told * fewer.own[:kinds, :kinds]
+    unlike[np.diag_indices(kinds)] += least
+    unlike *= seconds[:, None]
+    unlike *= seconds
+    unlike -= cross
+    unlike -= cross.T
+    shared = sums[np.ix_(group, group)]
+    shared *= share[:, None]
+    shared *= share
+    unlike += shared
     return unlike
 
 

@@ -62,6 +62,7 @@ class Intervals:
         self.seconds = seconds
         self.normal = float(special.ndtri((1 + confidence) / 2))
         self.typical = float(answers[0].fit.watts @ seconds) / float(seconds.sum())
+        self._known: dict[bytes, Interval] = {}  # each is asked for twice, to tell and to show it
 
     def energy(self, members: IntArray) -> Interval:
         """Of kinds together.
@@ -69,6 +70,12 @@ class Intervals:
         Args:
             members: Their numbers.
         """
+        key = members.tobytes()
+        if key not in self._known:
+            self._known[key] = self._energy(members)
+        return self._known[key]
+
+    def _energy(self, members: IntArray) -> Interval:
         lows, highs = [], []
         seconds = self.seconds[members]
         pairs = members[:, None], members

@@ -257,7 +257,8 @@ class _Against:
 
     def _predicted(self, rows: Rows, chosen: BoolArray, blocks: IntArray) -> _Predicted:
         """Residuals of some samples where powers come from the other half of the blocks."""
-        columns = np.asarray(rows.weights[chosen] @ self._table)
+        weights = rows.weights if chosen.all() else rows.weights[chosen]
+        columns = np.asarray(weights @ self._table)
         middle = float(rows.watts[chosen].mean())
         about = rows.watts[chosen] - middle
         halves = [columns[blocks % 2 == half] for half in (0, 1)]

@@ -17,7 +17,13 @@ from wattstep.attribution.regression.readings import (
     readings,
     since_before,
 )
-from wattstep.attribution.regression.timeline import Covered, Timeline, covered, timeline
+from wattstep.attribution.regression.timeline import (
+    Covered,
+    Timeline,
+    covered,
+    covered_in_mean,
+    timeline,
+)
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LONGEST_DELAY = 0.12  # s, or three sample spacings
@@ -66,6 +72,7 @@ class Observed:
         moving_s: As in `Sampled`, mean of the processes.
         beside_s: As in `Sampled`, the most of the processes.
         centred: As in `Sampled`, of all processes.
+        grouped: Whether the kinds of the axis are groups of kinds.
     """
 
     axis: Axis
@@ -77,6 +84,7 @@ class Observed:
     moving_s: FloatArray | None = None
     beside_s: float = 0.0
     centred: bool = False
+    grouped: bool = False
 
     def delays(self, window: float) -> tuple[float, float]:
         """The least and the longest delay in s that are looked for.
@@ -160,7 +168,8 @@ class Observed:
         window = window if window > SHORTEST else 0.0
         for line, each in zip(self.lines, self.readings, strict=True):
             lasted = np.full(len(each.end_s), window) if each.lasted_s is None else each.lasted_s
-            parts.append(_spread_over(line, self.axis, each, each.end_s - delay, lasted))
+            end = each.end_s - delay
+            parts.append(_spread_over(line, self.axis, each, end, lasted, self.grouped))
         taken = np.concatenate([part.whole for part in parts])
         weights = np.concatenate([part.weights for part in parts])
         columns = np.concatenate([part.columns for part in parts])
@@ -249,11 +258,17 @@ def _forgetting(
     parts = int(np.clip(np.ceil(PARTS_A_MEMORY * np.median(lasted) / memory), 1, MOST_PARTS))
     gone = -np.expm1(-lasted / memory)
     ago = [-memory * np.log1p(-gone * (nth / parts)) for nth in range(parts)] + [lasted]
-    return [(end - later, end - sooner) for sooner, later in pairwise(ago)]
+    moments = [end - each for each in ago]
+    return [(begin, until) for until, begin in pairwise(moments)]
 
 
 def _spread_over(
-    line: Timeline, axis: Axis, each: Readings, end: FloatArray, lasted: FloatArray
+    line: Timeline,
+    axis: Axis,
+    each: Readings,
+    end: FloatArray,
+    lasted: FloatArray,
+    grouped: bool,
 ) -> Covered:
     """Mean coverage of windows that may have ended somewhat earlier or later."""
     if not each.early_s and not each.memory_s:
@@ -264,6 +279,9 @@ def _spread_over(
         if np.any(each.averaged_s):
             middles = [(begin + until) / 2 for begin, until in spans]
             spans = [(middle - each.averaged_s, middle) for middle in middles]
+        # Groups have rounding of their own; figures of kinds that are told apart keep theirs.
+        if grouped and not each.early_s:
+            return covered_in_mean(line, axis, spans)
     early = each.early_s * MAYBE if each.early_s else np.zeros(1)
     parts = [covered(line, axis, begin + by, until + by) for begin, until in spans for by in early]
     whole = np.logical_and.reduce([part.whole for part in parts])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # loads scipy
 
 SHORT_GAP = 0.2  # of a step: what lies between steps is taken for the same everywhere up to here,
 USUAL_GAP = 2.0  # or up to so many times the usual gap, where that is no longer than a step
+UNUSUAL_GAP = 0.05  # of a step: a longer gap is unusual where most are shorter
 _OUTSIDE = -1  # no clean step
 _BETWEEN = -2  # a short gap between two of them
 
@@ -31,6 +33,7 @@ class Timeline:
         passed: For each piece, sum of `speed` over earlier pieces of each phase; behind those, the
             time in short gaps, shape (q + 1, p + 1).
         outside_s: For each cut, time outside of clean steps up to it, shape (q + 1,).
+        unusual_s: Likewise, with the gaps between steps that are longer than most.
     """
 
     cuts_s: FloatArray
@@ -39,6 +42,7 @@ class Timeline:
     speed: FloatArray
     passed: FloatArray
     outside_s: FloatArray
+    unusual_s: FloatArray
 
 
 def timeline(process: Sampled, axis: Axis) -> Timeline:
@@ -64,28 +68,34 @@ def timeline(process: Sampled, axis: Axis) -> Timeline:
     # of a moment would be the only ones to explain: they explain averages too, and wrongly.
     longest = max(SHORT_GAP * typical, USUAL_GAP * usual if usual <= typical else 0.0)
     phase[:-1, -1][gap <= longest] = _BETWEEN
+    unusual = np.zeros_like(phase, bool)
+    if usual <= UNUSUAL_GAP * typical:
+        unusual[:-1, -1] = gap > UNUSUAL_GAP * typical
     # Time in a phase that the mean step does not have: what ran is unknown.
     lost = np.append((width <= 0), False)[None, :] & (lasted > 0)
     phase[lost] = _OUTSIDE
     speed = np.divide(lasted, np.append(width, 0.0), out=np.zeros_like(lasted),
                       where=np.append(width, 0.0) > 0)  # fmt: skip
-    return _pieces(cuts, phase, speed, lasted, phases)
+    return _pieces(cuts, phase, speed, lasted, unusual)
 
 
 def _pieces(
-    cuts: FloatArray, phase: IntArray, speed: FloatArray, lasted: FloatArray, phases: int
+    cuts: FloatArray, phase: IntArray, speed: FloatArray, lasted: FloatArray, unusual: BoolArray
 ) -> Timeline:
-    steps = len(cuts)
+    steps, phases = len(cuts), phase.shape[1] - 1
     flat, pace, time = phase.ravel(), speed.ravel(), lasted.ravel()
     gained = np.zeros((len(flat) + 1, phases + 1))
     for j in range(phases):
         gained[1:, j] = np.where(flat == j, pace, 0.0)
     gained[1:, phases] = np.where(flat == _BETWEEN, time, 0.0)
-    outside = np.concatenate([[0.0], np.cumsum(np.where(flat == _OUTSIDE, time, 0.0))])
+    outside, longer = (
+        np.concatenate([[0.0], np.cumsum(np.where(left_out, time, 0.0))])
+        for left_out in (flat == _OUTSIDE, (flat == _OUTSIDE) | unusual.ravel())
+    )
     return Timeline(
         cuts_s=np.append(cuts[:, :-1].ravel(), cuts[-1, -1]),
         phase=flat, step=np.repeat(np.arange(steps), phases + 1), speed=pace,
-        passed=np.cumsum(gained, axis=0), outside_s=outside,
+        passed=np.cumsum(gained, axis=0), outside_s=outside, unusual_s=longer,
     )  # fmt: skip
 
 
@@ -174,6 +184,55 @@ def covered(line: Timeline, axis: Axis, begin_s: FloatArray, end_s: FloatArray) 
     return Covered(
         weights=np.hstack([later / length, -earlier / length]),
         columns=np.hstack([at_later, at_earlier]),
+        whole=whole, step=line.step[last.piece[whole]], position=last.position[whole],
+    )  # fmt: skip
+
+
+def covered_in_mean(
+    line: Timeline, axis: Axis, spans: Sequence[tuple[FloatArray, FloatArray]]
+) -> Covered:
+    """Mean coverage of several windows each, as `covered` has them one by one, but for rounding.
+
+    What runs up to a moment is looked up once where one window begins and another ends, and what all
+    windows have of a knot is one weight: of an exponential average a fifth of the weights is left.
+
+    Args:
+        line: Pieces of time.
+        axis: The mean step.
+        spans: Begins and ends of windows that last, in s, each of shape (n,); a moment that two of
+            them share is the same array.
+    """
+    moments = {id(moment): moment for span in spans for moment in span}
+    at = {key: places(line, axis, moment) for key, moment in moments.items()}
+    outside = {key: outside_until(line, where) for key, where in at.items()}
+    whole = np.logical_and.reduce(
+        [
+            at[id(begin)].inside
+            & at[id(end)].inside
+            & (outside[id(end)] - outside[id(begin)] <= 1e-12)
+            for begin, end in spans
+        ]
+    )
+    count, edges = int(whole.sum()), len(axis.edges)
+    factor = {key: np.zeros(count) for key in moments}
+    for begin, end in spans:
+        each = 1 / ((end - begin)[whole] * len(spans))
+        factor[id(end)] += each
+        factor[id(begin)] -= each
+    at_edges, between = np.zeros((count, edges)), np.zeros((count, 1))
+    in_cells, cells = [], []
+    for key, where in at.items():
+        weights, columns = _until(line, axis, _chosen(where, whole))
+        weights *= factor[key][:, None]
+        at_edges += weights[:, :edges]
+        between += weights[:, -1:]
+        in_cells.append(weights[:, edges:-1])
+        cells.append(columns[:, edges:-1])
+    common = np.append(axis.edge_knot, len(axis.knots))
+    last = at[id(spans[len(spans) // 2][1])]
+    return Covered(
+        weights=np.hstack([at_edges, between, *in_cells]),
+        columns=np.hstack([np.broadcast_to(common, (count, edges + 1)), *cells]),
         whole=whole, step=line.step[last.piece[whole]], position=last.position[whole],
     )  # fmt: skip
 

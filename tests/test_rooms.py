@@ -90,6 +90,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "train.child.limits:Cage.guard": (
         "JSON of the guard process, a private line between two files"
     ),
+    "train.strategies:MemoryStrategies.prepared": "arguments of `Preparation`, by name",
     "train.child.local_machine:unlike": "two documents of any kind that are compared by key",
 }
 

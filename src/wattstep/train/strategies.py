@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.settings import setting
 from wattstep.schema.workload import OPTIMIZERS, OptimizerSettings, check_strategies
 
@@ -64,15 +65,16 @@ class MemoryStrategies:
             OptimizerSettings.parse(self.optimizer)
 
     @property
-    def strategies(self) -> dict[str, Any]:
+    def strategies(self) -> TrainingOptions:
         """Those that are chosen, as they were given."""
         given = {name: getattr(self, name) for name in STRATEGIES}
-        return {name: value for name, value in given.items() if value not in (None, False)}
+        chosen = {name: value for name, value in given.items() if value not in (None, False)}
+        return cast(TrainingOptions, chosen)
 
     @property
     def prepared(self) -> dict[str, Any]:
         """Those that are chosen, as a `Preparation` takes them."""
-        chosen = self.strategies
+        chosen: dict[str, Any] = {**self.strategies}
         if self.optimizer is not None:
             chosen["optimizer"] = OptimizerSettings.parse(self.optimizer)
         return chosen

@@ -83,7 +83,9 @@ def test_a_result_is_one_screen_however_much_there_is_to_say(
     title = "A network of a long name, " * 4
     recorded(tmp_path / "noted", by_phase=True, cpu=0.9, notes=notes, title=title)
     for run in (home / "runs" / "a", tmp_path / "noted"):
-        shown = wattstep("show", run, env={"COLUMNS": str(width)}).stdout
+        shown = wattstep(
+            "show", run, "--steps", 1000, "--price", 0.3, env={"COLUMNS": str(width)}
+        ).stdout
         assert len(shown.splitlines()) <= SCREEN
         for name in (
             "Step time",

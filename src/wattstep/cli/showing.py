@@ -75,14 +75,18 @@ def show_runs(
     from wattstep.report.terminal.summary import print_summary
 
     console = screen()
-    for own in bills:  # what was asked for, first
-        print_bill(own, console)
-    if asked:
-        console.print()
+    with console.capture() as captured:
+        for own in bills:  # what was asked for, first
+            print_bill(own, console)
+        if asked:
+            console.print()
+    above = captured.get()
+    console.file.write(above)
     if full:
         print_runs(reports, console)
     elif len(runs) == 1:
-        print_summary(reports[0], console, _in_full(ranked(runs[0]), runs[0], command))
+        advice = _in_full(ranked(runs[0]), runs[0], command)
+        print_summary(reports[0], console, advice, above=above.count("\n"))
     else:
         print_comparison(reports, console)
         for path in paths:

@@ -339,6 +339,7 @@ DIAGNOSIS = {
 @quickly
 @given(st.sampled_from(list(DIAGNOSIS)), VALUES)
 @example("notes", ["n"])
+@example("notes", [None])
 @example("device", {"cores": 10**400})
 @example("device", {"cores": 1, "virtual": []})
 def test_what_doctor_finds_is_shown_or_refused(

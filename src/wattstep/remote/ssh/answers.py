@@ -223,7 +223,11 @@ def parse_diagnosis(diagnosis: dict[str, Any]) -> Diagnosis:
 def _check_diagnosis(diagnosis: dict[str, Any]) -> None:
     device, total = diagnosis["device"], diagnosis["total"]
     facts = [device.get(key) for key in ("model", "cpu", "system", "kernel", "sensors_of")]
-    _check_texts(*facts, *diagnosis["notes"], *(total[key] for key in ("source", "status", "note")))
+    _check_texts(
+        *facts,
+        *("" + note for note in diagnosis["notes"]),
+        *(total[key] for key in ("source", "status", "note")),
+    )
     _check_numbers(device["cores"], device.get("memory"), diagnosis["disk_bytes_an_hour"])
     if device.get("virtual") not in (True, False, None):
         raise ValueError("virtual")

@@ -47,7 +47,7 @@ INDENT: Final = (0, 0, 0, 2)
 
 
 def print_summary(
-    report: RunReport, console: Console, advice: Sequence[Advice] | None = None
+    report: RunReport, console: Console, advice: Sequence[Advice] | None = None, above: int = 0
 ) -> None:
     """Prints a run on one screen.
 
@@ -55,6 +55,7 @@ def print_summary(
         report: Of the run.
         console: Where to print.
         advice: The best first; None: there can be none.
+        above: Lines of the screen that are taken already.
     """
     failures = Failures()
     width = min(console.width, WIDEST) if console.is_terminal else console.width
@@ -63,7 +64,7 @@ def print_summary(
         failures = Failures()
         parts = list(_parts(report, console, advice, room, failures))
         lines = (len(console.render_lines(part, options)) for part in (*parts, Text(MORE)))
-        if sum(lines) < SCREEN:  # where the run lies takes one
+        if above + sum(lines) < SCREEN:  # where the run lies takes one
             break
     for part in parts:
         console.print(part, width=width)

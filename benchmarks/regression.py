@@ -300,8 +300,9 @@ def coverage(args: argparse.Namespace) -> None:
     everything = trials(SCENARIOS, args, others=True)
     for name, rows in everything.items():
         print(coverage_line(name, [row for row in rows if "reason" not in row], len(rows)))
-    known = [row for rows in everything.values() for row in rows if "reason" not in row]
-    print(coverage_line("all", known, len(known)))
+    every = [row for rows in everything.values() for row in rows]
+    known = [row for row in every if "reason" not in row]
+    print(coverage_line("all", known, len(every)))
 
 
 def coverage_line(name: str, rows: list[dict[str, Any]], count: int) -> str:
@@ -316,6 +317,7 @@ def coverage_line(name: str, rows: list[dict[str, Any]], count: int) -> str:
     scores = ", ".join(f"{mean(way, 'score'):.2f}" for way in ("ours", *WAYS))
     others = ", ".join(f"{mean(way, 'coverage'):.2f}" for way in WAYS)
     below = "" if covered.mean() >= least else " BELOW"
+    name += f" ({count - len(rows)} of {count} without an answer)" if count > len(rows) else ""
     return (
         f"{name} | {covered.mean():.3f} ({least:.3f}){below} | "
         f"{mean('groups', 'coverage'):.3f}, {mean('groups', 'power_coverage'):.3f} | "

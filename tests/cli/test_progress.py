@@ -28,10 +28,10 @@ def test_time_left_follows_from_what_was_done_and_runs_down_meanwhile() -> None:
     assert course.left == "about 1 min 30 s left"
     clock.now_s += 60
     assert course.left == "about 30 s left"
-    assert str(course) == "counting: lenet (25%, about 30 s left)"
+    assert str(course) == "counting: lenet (25 %, about 30 s left)"
     clock.now_s += 60  # it took longer than foretold: nothing more is
     assert course.left == ""
-    assert str(course) == "counting: lenet (25%, 2 min 30 s so far)"
+    assert str(course) == "counting: lenet (25 %, 2 min 30 s so far)"
 
 
 def test_no_time_left_is_made_up_where_nothing_tells_it() -> None:
@@ -65,10 +65,10 @@ def test_in_a_pipe_long_work_says_where_it_is_while_it_tells_nothing_itself(
         show("reading the trace", 0.5)
         for _ in range(1000):
             lines += capfd.readouterr().err
-            if lines.count("importing: reading the trace (50%") > 1:
+            if lines.count("importing: reading the trace (50 %") > 1:
                 break
             time.sleep(0.01)
-    assert lines.count("importing: reading the trace (50%") > 1
+    assert lines.count("importing: reading the trace (50 %") > 1
     assert "\x1b" not in lines
 
 

@@ -6,6 +6,7 @@ import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,21 @@ def test_a_trainer_takes_them_all() -> None:
     (update,) = other.updates
     assert type(update.optimizer) is torch.optim.Adam
     assert update.optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_optimizers_of_8_bits_come_from_their_library() -> None:
+    """A state of 2 bytes a parameter in tensors from 4,096 numbers on, and 2 scales of 4 a block of 256."""
+    settings = OptimizerSettings.parse("adamw8bit,lr=0.001")
+    preparation = Preparation(batch_size=2, optimizer=settings)
+    if find_spec("bitsandbytes") is None:
+        with refused("missing-extra", "wattstep[bits]"):
+            TorchTrainer(find("lenet"), preparation)
+        return
+    trainer = TorchTrainer(find("lenet"), preparation)
+    trainer.step()
+    sizes = [each.numel() for each in trainer.model.parameters()]
+    state = sum(2 * n + 8 * -(-n // 256) if n >= 4096 else 8 * n for n in sizes)
+    assert trainer.memory()["optimizer_state"] == state + 2 * 256 * 4  # and two tables
 
 
 def test_an_optimizer_that_pages_needs_a_gpu() -> None:

@@ -15,9 +15,10 @@ from wattstep import workloads
 from wattstep.engines.torch.capture import capture, capture_at
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.predict.offload import offload_notes
 from wattstep.predict.work import work_of
 from wattstep.schema.step_graph import StepGraph, alike
-from wattstep.schema.workload import Preparation
+from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.workloads.torch import TorchWorkload
 
 
@@ -62,6 +63,32 @@ def test_its_peak_is_that_of_the_step_that_runs(
         assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
     assert mine.keys() - theirs.keys() <= {"held_tensors"}
     assert graph.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "strategy"),
+    [
+        ("squeezenet", 16, {"checkpointing": True}),
+        ("squeezenet", 16, {"offload": True}),
+        ("resnet8", 16, {"checkpointing": True}),
+        ("resnet8", 16, {"train_last": 2}),
+        ("autoencoder", 4, {"lora": 4}),
+        ("autoencoder", 4, {"optimizer": OptimizerSettings.parse("sgd")}),
+    ],
+)
+def test_strategies_against_memory_are_captured_as_they_run(
+    name: str, batch: int, strategy: dict[str, Any]
+) -> None:
+    preparation = Preparation(batch_size=batch, **strategy)
+    graph = capture_at(TorchWorkload(workloads.find(name)), preparation)
+    mine, theirs = peaks(graph), ran(name, preparation, "fp32")
+    for category, size in theirs.items():
+        assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
+    plain = capture_at(TorchWorkload(workloads.find(name)), Preparation(batch_size=batch))
+    if "lora" not in strategy:  # whose updates have activations of their own
+        assert sum(mine.values()) < sum(peaks(plain).values())
+    moved = offload_notes(graph)
+    assert bool(moved) == ("offload" in strategy)
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "gpt", "dcgan"])

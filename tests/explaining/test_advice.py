@@ -66,6 +66,10 @@ def test_gains_are_predicted_ranked_and_within_the_step(tmp_path: Path) -> None:
     ("options", "command"),
     [
         ({"script": "train.py"}, " in train.py, then wattstep profile train.py"),
+        (
+            {"script": "train.py", "arguments": "--epochs 3 --data ..."},
+            " in train.py, then wattstep profile train.py --epochs 3 --data ...",
+        ),
         ({"script": "-m my.train"}, " in my.train, then wattstep profile -m my.train"),
         ({}, ", then record the training again"),
     ],

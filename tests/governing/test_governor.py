@@ -199,6 +199,17 @@ def test_a_clock_that_is_not_taken_ends_the_governing_and_not_the_training() -> 
     assert played.traced == ["paused", "resumed"]
 
 
+def test_what_is_no_training_has_no_cap() -> None:
+    played = Played(half, cubic)
+    governor = played.governor()
+    played.decided(governor)
+    cap = played.set_to[-1]
+    with governor.released():
+        assert played.set_to[-1] == HIGHEST > cap
+    assert played.set_to[-1] == cap
+    assert [share for _, share in played.info.conditions["governor"]["caps"]][-1] == cap / HIGHEST
+
+
 def test_a_training_that_ends_first_says_so() -> None:
     played = Played(half, cubic)
     governor = played.governor()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_a_batch_that_ran_out_of_memory_stands_beside_those_that_did_not() -> No
     text = printed([made(4), starved(64)])
     assert "batch 64: memory ran out: the kernel killed the process (stage: first step)" in text
     assert re.search(r"Peak\s+111 MB\s+—", text)
+
+
+def test_whether_it_fits_stands_first() -> None:
+    limit = "4 GiB by a memory cgroup v2 without swap"
+    limited = [made(4, memory_limit=limit), replace(starved(64), memory_limit=limit)]
+    first = printed(limited).strip().splitlines()[:3]
+    assert "Fits into the limit: batch 4. Does not fit: batch 64." in first
+    assert "Fits into the limit: batch 4, 16." in printed(
+        [limited[0], made(16, memory_limit=limit)]
+    )
+    assert "Does not fit into the memory of this machine: batch 64." in printed([starved(64)])
+    assert "it into" not in printed([made(4)])
 
 
 def test_alone_it_is_shown_as_well() -> None:

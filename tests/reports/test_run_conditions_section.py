@@ -15,6 +15,7 @@ from wattstep.report.divisions import divisions
 from wattstep.report.html.report import render_report
 from wattstep.report.tables import costs
 from wattstep.report.terminal.run import print_run
+from wattstep.report.terminal.summary import print_summary
 from wattstep.report.wording import cautions
 from wattstep.schema.figure import counted, missing
 
@@ -118,11 +119,15 @@ def test_disturbances_that_could_not_be_seen_are_not_said_to_be_none() -> None:
 
 def test_steps_that_were_left_out_are_said_to_be() -> None:
     shown = document(excluded=["throttled"])
-    assert "15 of 100 clean steps were throttled; left out of the figures." in sentences(
-        synthetic.report(shown)
-    )
+    shown["steps"] = {"recorded": 130, "clean": 85, "throttled": 15, "left out": 15, "traced": 30}
+    words = "15 steps were throttled and left out of the figures: those are of 85 clean steps."
+    assert words in sentences(synthetic.report(shown))
     texts = [caution.text for caution in cautions(synthetic.report(shown))]
-    assert "15 of 100 clean steps were throttled; they are left out." in texts
+    assert f"Throttling: {words}" in texts
+    stream = io.StringIO()
+    print_summary(synthetic.report(shown), Console(file=stream, width=200))
+    # 85 + 15 + 30 = 130: one number of clean steps throughout.
+    assert "85 clean, 30 traced, 15 left out (15 throttled)" in stream.getvalue()
     assert any(
         "--exclude throttled" in caution.text for caution in cautions(synthetic.report(document()))
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from wattstep.report.values import NO_VALUE, plain, quantity, show
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.spelling import rounded
 
 
 def shown(value: float, unit: str, **more: Any) -> str:
@@ -133,3 +134,29 @@ def test_control_characters_cannot_steer_a_terminal() -> None:
 def test_a_plain_quantity_has_unit_and_prefix() -> None:
     assert quantity(25e9, "B") == "25.0 GB"
     assert quantity(0.01003, "s") == "10.0 ms"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.00012, 0.0, 51.25854e-3, "120 µs (0 to 51,259)"),
+        (0.79, 0.0, 1.0, "79.0 % (0 to 100)"),
+        (3.41, 3.3, 3.52, "3.41 (3.30 to 3.52)"),
+        (0.18712, 0.18698, 0.18731, "18.71 % (18.70 to 18.73)"),
+    ],
+)
+def test_ends_of_an_interval_have_no_more_digits_than_its_width(
+    value: float, low: float, high: float, text: str
+) -> None:
+    unit = "s" if "µs" in text else "ratio" if "%" in text else "1"
+    ends = Figure(value=value, low=low, high=high, unit=unit, status=Status.MEASURED, source="x")
+    assert show(ends).text == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(290.4, 2, "290"), (12345.0, 3, "12,300"), (0.01234, 3, "0.0123"), (2.5, 3, "2.5"),
+     (-0.5, 2, "-0.5"), (0.0, 3, "0"), (999.9, 3, "1,000")],
+)  # fmt: skip
+def test_a_number_in_a_sentence_has_no_exponent(value: float, digits: int, text: str) -> None:
+    assert rounded(value, digits) == text

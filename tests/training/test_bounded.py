@@ -24,7 +24,7 @@ class Slow:
         self.info = SimpleNamespace(
             reads=(), power_model=None, calibration=None, warmup=0, asked={}, options={}
         )
-        self.now_ns = self.index = self.windows = 0
+        self.now_ns = self.index = self.traced_steps = 0
         self.problem = None
         self.notes: list[str] = []
         self.followed = False
@@ -53,7 +53,7 @@ class Slow:
 
     def end(self, begun_ns: int, loss: float) -> None:
         self.index += 1
-        self.windows += self._next
+        self.traced_steps += self._next
         self._next = False
 
     def mark(self, name: str) -> None: ...
@@ -89,7 +89,7 @@ def test_a_run_of_4_s_on_a_crowded_machine_takes_no_more_than_three_times_as_lon
     slow = run(tmp_path, step_s, monkeypatch, warmup, seconds=4.0)
     assert slow.now_ns * 1e-9 <= MOST_TIMES * 4
     assert slow.index >= warmup + FEWEST_STEPS
-    assert slow.windows >= 1
+    assert slow.traced_steps >= 1
 
 
 def test_what_a_crowded_machine_leaves_out_is_said(
@@ -97,7 +97,7 @@ def test_what_a_crowded_machine_leaves_out_is_said(
 ) -> None:
     """Steps of 3 s: three that count and one that is traced, whatever they take."""
     slow = run(tmp_path, 3.0, monkeypatch, seconds=4.0)
-    assert (slow.now_ns * 1e-9, slow.index, slow.windows) == (12.0, 4, 1)
+    assert (slow.now_ns * 1e-9, slow.index, slow.traced_steps) == (12.0, 4, 1)
     assert any("3 clean steps, not 20" in note for note in slow.notes)
     assert any("traced steps: 1, not 10" in note for note in slow.notes)
     assert any("memory by category is not known" in note for note in slow.notes)
@@ -118,7 +118,7 @@ def test_a_run_of_quick_steps_leaves_nothing_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = run(tmp_path, 0.01, monkeypatch, seconds=4.0)
-    assert slow.windows == 10
+    assert slow.traced_steps == 10
     assert slow.followed
     assert slow.notes == []
 

@@ -56,6 +56,15 @@ def test_time_and_joules_left_are_those_of_steady_steps(tmp_path: Path) -> None:
     assert ahead.words().endswith("to finish")
 
 
+def test_steps_in_which_a_governor_looked_do_not_count(tmp_path: Path) -> None:
+    looks = [{"first_step": 0, "last_step": 9}, {"first_step": 20, "last_step": 24}]
+    conditions = {"governor": {"looks": looks}}
+    asked = {"clean_steps": 60}
+    ahead = trained(tmp_path, {METER: lambda t_s: 12}, asked=asked, conditions=conditions)
+    # Of the 40 steps 25 count: 35 are left, half a second each.
+    assert value(ahead, "time_left") == pytest.approx(17.5)
+
+
 def test_a_counter_gives_the_same(tmp_path: Path) -> None:
     counter = channel("rapl", "energy_total", "J", "counter", wrap=100, scale=1.0)
     ahead = trained(tmp_path, {counter: lambda t_s: round(12 * t_s) % 100})

@@ -13,6 +13,7 @@ from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, missing
+from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
@@ -210,7 +211,7 @@ def _too_loose(figure: Figure, energy: EnergySource, spans: IntArray, what: str)
     return (
         f"not resolvable: the sensor may show power up to {spoken(energy.late_s[1])} late, and one "
         f"value mixes up to {spoken(energy.mixes_s)}; the {what} last {lasting} in all, of which this "
-        f"is anything from {figure.low:.3g} to {figure.high:.3g} {figure.unit}; record more steps"
+        f"is anything from {rounded(figure.low)} to {rounded(figure.high)} {figure.unit}; record more steps"
     )
 
 
@@ -220,7 +221,7 @@ def _wider(figure: Figure, share: float, why: str) -> Figure:
         return figure
     margin = abs(figure.value) * share
     words = (
-        f"{figure.method}; {why}: the interval is wider by {100 * share:.2g} % of the value on either "
+        f"{figure.method}; {why}: the interval is wider by {rounded(100 * share, 2)} % of the value on either "
         "side"
     )
     low, high = _from_0(figure.low - margin, figure), figure.high + margin

@@ -87,7 +87,7 @@ def _progress(title: str, days: int, quiet: bool) -> Callable[[ChildNews], None]
                     course = Course(title)
                 course.stands(where, (first - 1) / max(days - 1, 1))
             left = f", {course.left}" if course.left else ""
-            say(f"{title}: {where}, accuracy {news['accuracy']:.2%}{left}")
+            say(f"{title}: {where}, accuracy {100 * news['accuracy']:.2f} %{left}")
 
     return tell
 

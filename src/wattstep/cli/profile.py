@@ -126,7 +126,9 @@ def profile(
             for line in _meant_for_us(context, program, arguments):
                 say(line)
         elif not quiet:
-            show_runs([path], json, full)
+            marked = ["-m"] if module is not None else []
+            command = shlex.join(["wattstep", "profile", *marked, program, *arguments])
+            show_runs([path], json, full, command=command)
     except DamagedRunError as error:
         say(f"wattstep: {program} ended with exit code {code}; its run cannot be shown: {error}")
     raise typer.Exit(code)

@@ -151,7 +151,7 @@ class TrainingProgress:
         now = time.monotonic()
         if now > self._line_at or stage.stage != self._stage:
             self._line_at, self._stage = now + LINE_EVERY_S, stage.stage
-            say(f"{self._title}: {detail} ({stage.share:.0%})")
+            say(f"{self._title}: {detail} ({100 * stage.share:.0f} %)")
 
     def warn(self, text: str) -> None:
         """Shows a warning; once a command."""
@@ -289,7 +289,7 @@ class Course:
         return f"about {spell_duration(left_s)} left" if left_s >= 1 else ""
 
     def __str__(self) -> str:
-        share = "" if self.share is None else f"{self.share:.0%}"
+        share = "" if self.share is None else f"{100 * self.share:.0f} %"
         how_far = ", ".join(
             filter(None, (share, self.left or f"{spell_duration(self.elapsed_s)} so far"))
         )

@@ -228,7 +228,7 @@ def follow_plan(
             "for that workload",
             id="plan-of-another-workload",
         )
-    own = {"batch_size": batch, "precision": precision}
+    own: dict[str, Any] = {"batch_size": batch, "precision": precision}
     changed = []
     for field, value in plan.settings.items():
         option = option_of(TrainingSettings, field)

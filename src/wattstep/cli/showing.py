@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wattstep.cli.lean import lean
 from wattstep.cli.progress import list_progress
 from wattstep.cli.screen import screen
 from wattstep.errors import WattstepError
+
+if TYPE_CHECKING:
+    from wattstep.insight.advise.advice import Advice
+    from wattstep.run import Run
 
 
 def show_runs(
@@ -23,6 +29,7 @@ def show_runs(
     steps: int | None = None,
     samples: int | None = None,
     refusal: WattstepError | None = None,
+    command: str | None = None,
 ) -> None:
     """Opens the runs and prints what they cost.
 
@@ -36,6 +43,7 @@ def show_runs(
         steps: Number of steps, to show what they take and need.
         samples: Number of samples, likewise.
         refusal: What ended the command after them, for its JSON document.
+        command: That recorded somebody's script, with all its arguments: advice repeats it.
     """
     from wattstep.report.bill import bill
     from wattstep.report.terminal.bill import print_bill
@@ -74,9 +82,21 @@ def show_runs(
     if full:
         print_runs(reports, console)
     elif len(runs) == 1:
-        print_summary(reports[0], console, ranked(runs[0]))
+        print_summary(reports[0], console, _in_full(ranked(runs[0]), runs[0], command))
     else:
         print_comparison(reports, console)
         for path in paths:
             print(f"run: {path}")
         print("more: wattstep show RUN, wattstep compare RUN RUN, wattstep report RUN...")
+
+
+def _in_full(
+    advice: Sequence[Advice] | None, run: Run, command: str | None
+) -> Sequence[Advice] | None:
+    """Advice with the command that was given in place of what the run kept of it."""
+    from wattstep.insight.advise.facts import profiling
+
+    recorded = profiling(run.info)
+    if not (advice and command and recorded):
+        return advice
+    return [replace(one, how=one.how.replace(recorded, command)) for one in advice]

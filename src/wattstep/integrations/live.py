@@ -11,6 +11,7 @@ from wattstep.integrations.naming import metric_name
 from wattstep.live.so_far import LOOK_EVERY_S, SoFar
 from wattstep.record.recorder import Recorder
 from wattstep.schema.figure import Status, missing
+from wattstep.schema.spelling import rounded
 
 _SOON: Final = "no power was read yet"
 
@@ -97,5 +98,5 @@ def _short(value: float) -> str:
     """Three digits and a prefix, as far as the unit follows."""
     for factor, prefix in ((1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ")):
         if value >= factor:
-            return f"{value / factor:.3g} {prefix}"
-    return f"{value:.3g} "
+            return f"{rounded(value / factor)} {prefix}"
+    return f"{rounded(value)} "

@@ -82,6 +82,7 @@ class SoFar:
         Args:
             closed: True if nothing more will be written: a run without journals has tables then.
         """
+        self.steps.governor = self.info.conditions.get("governor")
         if self._journal is not None:
             return self._take(self._journal.look())
         if closed and not self._closed_read:
@@ -239,9 +240,18 @@ class LiveForecast:
         self._so_far.look()
         self.figures = self._so_far.figures()
 
-    def words(self) -> str:
-        """Joules used and what is left, in a few words; "" where nothing is known yet."""
-        return words_of(self.figures)
+    def words(self, beside_s: float = 0.0) -> str:
+        """Joules used and what is left, in a few words; "" where nothing is known yet.
+
+        Args:
+            beside_s: What the recording takes after its last step, in s: part of the time left.
+        """
+        left = self.time_left
+        if left.value is None or not beside_s:
+            return words_of(self.figures)
+        low, high = (None if end is None else end + beside_s for end in (left.low, left.high))
+        later = replace(left, value=left.value + beside_s, low=low, high=high)
+        return words_of({**self.figures, "time_left": later})
 
     def document(self) -> ForecastFacts:
         """Time, joules and battery left, JSON-ready."""

@@ -11,8 +11,10 @@ import numpy.typing as npt
 from wattstep.live.eta import Stretches
 from wattstep.live.rows import Array
 from wattstep.live.running import BIN_NS
+from wattstep.recorded.steps import exploring
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
+from wattstep.schema.run_documents import GovernorFacts
 from wattstep.stats.statistics import median_figure, ratio_figure
 from wattstep.store.mark_rows import ended_steps, samples_of_steps
 
@@ -75,6 +77,8 @@ class StepsSoFar:
 
     Args:
         warmup: First steps that do not count.
+        governor: What capped clocks, as far as it is known by now: steps in which it looked do not
+            count.
         all_count: True if the forecast rests on all steps after the warm-up, traced ones as well.
 
     Attributes:
@@ -89,6 +93,7 @@ class StepsSoFar:
 
     warmup: int
     all_count: bool = False
+    governor: GovernorFacts | None = None
     done: int = 0
     clean: int = 0
     first_ns: int | None = None
@@ -118,6 +123,8 @@ class StepsSoFar:
         if self.first_ns is None:
             self.first_ns = int(rows.start_ns[0])
         warm = rows.index < self.warmup
+        if (looking := exploring(self.governor, rows.index)) is not None:
+            warm |= looking
         after = np.concatenate([[self._after_traced], rows.traced[:-1]])
         self._after_traced = bool(rows.traced[-1])
         clean = ~(warm | rows.traced | after)

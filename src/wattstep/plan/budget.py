@@ -149,14 +149,15 @@ def _limit(part: str) -> Limit:
         )
     named, number, unit = match.groups()
     kind, factor = UNITS[unit]
+    if named is not None and named not in SPELT_IN:
+        raise InvalidValueError(
+            f"--budget {part!r}: there is no {named}: {', '.join(SPELT_IN)}", id="malformed-budget"
+        )
     if named is not None and named != kind:
-        known = named in SPELT_IN
         units = ", ".join(each for each, (of, _) in UNITS.items() if of == named)
         raise InvalidValueError(
-            f"--budget {part!r}: {unit} is of {kind}, not of {named}; {named} is limited in {units}"
-            if known
-            else f"--budget {part!r}: there is no {named}: {', '.join(SPELT_IN)}",
-            id="contradictory-budget" if known else "malformed-budget",
+            f"--budget {part!r}: {unit} is of {kind}, not of {named}; {named} is limited in {units}",
+            id="contradictory-budget",
         )
     most = float(number) * factor
     if most <= 0 or (kind == "battery" and most > 1):

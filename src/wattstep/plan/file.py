@@ -36,7 +36,7 @@ class PlanFile:
     """
 
     workload: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, bool | int | str]
     planned: PlannedFacts
 
 

@@ -168,7 +168,8 @@ def _on_workers(
         client.submit(_evaluated, *piece, sent[piece[0]], pure=False): number
         for number, piece in enumerate(pieces)
     }
-    for future, rows in require("distributed").as_completed(futures, with_results=True):
+    completed = require("distributed").as_completed(futures, with_results=True, loop=client.loop)
+    for future, rows in completed:
         yield futures[future], rows
 
 

@@ -364,6 +364,11 @@ class Plan:
                 f"batch normalization sees {best.configuration.batch} samples at a time, not "
                 f"{best.configuration.samples_per_update}: all else of the mathematics stays"
             )
+        beyond = best.updates * best.configuration.samples_per_update - self.session.samples
+        if beyond:
+            lines.append(
+                f"the last of {best.updates:,} updates is counted in full, though {beyond:,} of its samples are missing"
+            )
         start = start_of(device, best.prediction.engine)
         left_out = (
             [] if start else ["starting the framework, which the device's file does not know"]

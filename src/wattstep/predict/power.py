@@ -40,7 +40,8 @@ def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str,
     Args:
         power: Of the device.
         load: Of each part, 0 to 1: "gpu" (time with a kernel), "arithmetic" (of its peak), "memory" (of
-            its rate), "cpu"; a part that is not named is as busy as the busiest of these.
+            its rate), "cpu"; a part that is not named is as busy as the busiest of these, but for a
+            GPU, which is idle.
     """
     parts: dict[str, Ranged] = {}
     if not power.parts and "gpu" not in load and power.idle and power.full:  # of a calibration
@@ -50,7 +51,7 @@ def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str,
     for name, part in power.parts.items():
         if part.idle is None or part.dynamic is None:
             return None
-        share = min(1.0, load.get(name, max(load.values())))
+        share = min(1.0, load.get(name, 0.0 if name == "gpu" else max(load.values())))
         dynamic = _ends(part.dynamic)
         if name == "gpu" and "gpu" in load:
             share = BUSY * load["gpu"] + MOVING * load["memory"] + ARITHMETIC * load["arithmetic"]

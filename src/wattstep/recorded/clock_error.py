@@ -10,6 +10,7 @@ import numpy as np
 from wattstep.recorded.curves import Curve
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, missing
+from wattstep.schema.spelling import rounded
 
 SHIFTS: Final = (-1.0, -0.5, 0.5, 1.0)  # of the uncertainty, by which samples are moved
 MOST: Final = 0.5  # of a value: what moves by more is not told
@@ -68,7 +69,7 @@ class ClockError:
         if not np.isfinite(moved).all():
             return "and nothing is sampled at one end of that"
         (low,), (high,) = envelope(np.array([value]), moved[None, :])
-        return f"within which this is anything from {low:.3g} to {high:.3g} {unit}"
+        return f"within which this is anything from {rounded(low)} to {rounded(high)} {unit}"
 
     def widened(self, figure: Figure, moved: FloatArray) -> Figure:
         """The figure with its interval widened on both sides by how far it moves.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.spelling import rounded
 
 Event = tuple[str, int]
 
@@ -257,7 +258,7 @@ def _figure(name: str, size: float, untouched: float) -> Figure:
     elif untouched:
         status = Status.MEASURED
         method = (
-            f"its tensors less {untouched / 1e6:.3g} MB of them that were allocated, never written "
+            f"its tensors less {rounded(untouched / 1e6)} MB of them that were allocated, never written "
             "to, and are not resident (mincore)"
         )
     return Figure(value=float(size), unit="B", status=status, source=source, method=method)

@@ -15,6 +15,7 @@ from wattstep.recorded.curves import Curve, add_curves
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Status, weakest
 from wattstep.schema.settings import PowerModel
+from wattstep.schema.spelling import rounded
 from wattstep.stats.student import NORMAL
 
 WAITING_S = 0.02  # that a value may wait until it is shown
@@ -201,13 +202,17 @@ class EnergySource:
                 f"{spoken(seconds)}, less than {UPDATES} times as long; {ADVICE}"
             )
         if abs(gain) < self.half_step_w * seconds:
-            return f"not resolvable: {self.source} goes in steps of {2 * self.half_step_w:.3g} W"
+            return (
+                f"not resolvable: {self.source} goes in steps of {rounded(2 * self.half_step_w)} W"
+            )
         if self.resolution is None or not self.carries_s:
             return None
         least = self.resolution if self.gauge is None else self.resolution * seconds
         if gain < least:
             unit = "J" if self.gauge is None else "W"
-            return f"not resolvable: {self.source} goes in steps of {self.resolution:.3g} {unit}"
+            return (
+                f"not resolvable: {self.source} goes in steps of {rounded(self.resolution)} {unit}"
+            )
         return None
 
 
@@ -215,8 +220,8 @@ def spoken(seconds: float) -> str:
     """A time in s as words for a sentence: "422 ms", "8.3 µs"."""
     for factor, unit in ((1, "s"), (1e3, "ms")):
         if abs(seconds) * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+            return f"{rounded(seconds * factor)} {unit}"
+    return f"{rounded(seconds * 1e6)} µs"
 
 
 def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
@@ -225,7 +230,9 @@ def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
     seconds = float(curve.covered_ns[-1]) * 1e-9 if len(curve.t_ns) else 0.0
     own_w = float(curve.total[-1]) / seconds if seconds > 0 else by.center_w
     gauge = source.gauge
-    words = f"calibrated against an external meter: {by.gain:.4g} × + {by.offset_w:.3g} W"
+    words = (
+        f"calibrated against an external meter: {rounded(by.gain, 4)} × + {rounded(by.offset_w)} W"
+    )
     return replace(
         source,
         curve=corrected(curve, by),

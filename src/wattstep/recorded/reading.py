@@ -22,11 +22,10 @@ from wattstep.errors import DamagedRunError
 from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
-from wattstep.recorded.steps import Steps
+from wattstep.recorded.steps import Steps, exploring
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
-from wattstep.schema.run_documents import GovernorFacts
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
 from wattstep.store.convert import convert, recover
@@ -258,7 +257,7 @@ class Tables:
             warmup=settled,
             settled=int((settled & ~warmup).sum()),
             device=device,
-            looking=_looking(self.info.conditions.get("governor"), table["index"].to_numpy()),
+            looking=exploring(self.info.conditions.get("governor"), table["index"].to_numpy()),
             slowed=bool(self.info.device.get("slowed")),
             host_ns=np.stack([floats("host_start_ns"), floats("host_end_ns")], axis=1)
             if device
@@ -294,17 +293,6 @@ class Tables:
     def step_table(self) -> pa.Table:
         """The table of steps, read once."""
         return self.table("steps")
-
-
-def _looking(governor: GovernorFacts | None, index: IntArray) -> npt.NDArray[np.bool_] | None:
-    """Mask of the steps in which the governor looked; None where nothing was governed."""
-    if governor is None:
-        return None
-    mask = np.zeros(len(index), bool)
-    for look in governor.get("looks", ()):
-        last = look["last_step"]
-        mask |= (index >= look["first_step"]) & (last is None or index <= last)
-    return mask
 
 
 def _unsettled(

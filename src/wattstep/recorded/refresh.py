@@ -9,6 +9,7 @@ import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.schema.spelling import rounded
 from wattstep.stats.student import half_width
 
 LEAST_CHANGES = 4  # fewer say nothing of an interval
@@ -88,7 +89,7 @@ def _interval(
     if len(gaps) < LEAST_CHANGES:
         span = float(t_ns[-1] - t_ns[0]) * 1e-9
         times = int(changed.sum())
-        return missing("s", f"the value changed {times} times in {span:.3g} s")
+        return missing("s", f"the value changed {times} times in {rounded(span)} s")
     neighbours = float((samples == 1).mean())
     if neighbours <= FEW:
         return _counted_through(gaps, _shortest(gaps, spacing), spacing, source, status)

@@ -9,6 +9,7 @@ import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Status
+from wattstep.schema.run_documents import GovernorFacts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -192,6 +193,22 @@ class Steps:
         goes_on = np.append(~begins[first[1:]], False)
         until = np.where(goes_on, np.append(start[first[1:]], 0), end[last])
         return np.stack([start[first], until], axis=1)
+
+
+def exploring(governor: GovernorFacts | None, index: IntArray) -> BoolArray | None:
+    """Mask of the steps in which a governor looked what caps do; None where nothing was governed.
+
+    Args:
+        governor: What the run's description says of it.
+        index: Numbers of the steps, shape (n,).
+    """
+    if governor is None:
+        return None
+    mask = np.zeros(len(index), bool)
+    for look in governor.get("looks", ()):
+        last = look["last_step"]
+        mask |= (index >= look["first_step"]) & (last is None or index <= last)
+    return mask
 
 
 def slices(stretches: IntArray, least_ns: int) -> IntArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wattstep.report.governed import governor_sentences
 from wattstep.report.values import NO_VALUE, plain, quantity, show
-from wattstep.report.wording import RECORDING, figures_of, in_words
+from wattstep.report.wording import RECORDING, figures_of, in_words, left_out
 from wattstep.schema.figure import Figure
 from wattstep.schema.report_rows import ConditionStretch, SampledChannel
 from wattstep.schema.run_report import RunReport
@@ -50,10 +50,11 @@ def _states(report: RunReport) -> Iterator[str]:
     steps, watched = figures_of(report), conditions.watched
     counts = {"throttled": conditions.throttled_steps, "disturbed": conditions.disturbed_steps}
     for kind, count in counts.items():
-        if count:
-            out = kind in conditions.excluded
-            how = "left out of the figures" if out else "the figures include them"
-            yield f"{count:,} of {conditions.of_steps:,} {steps} were {kind}; {how}."
+        if count and kind in conditions.excluded:
+            yield f"{left_out(report, count, kind)}."
+        elif count:
+            of = f"{count:,} of {conditions.of_steps:,} {steps}"
+            yield f"{of} were {kind}; the figures include them."
     if watched and steps == RECORDING:
         never = not any(one.kind == "throttled" for one in conditions.stretches)
         seen = "Nothing was throttled" if never else "The recording was throttled in part"

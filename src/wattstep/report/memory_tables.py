@@ -169,6 +169,21 @@ def heading(footprints: Sequence[Footprint]) -> str:
     return " · ".join(plain(part) for part in parts if part)
 
 
+def verdict(footprints: Sequence[Footprint]) -> str:
+    """Which batch sizes came to their end under the limit and which did not; "" where nothing was in question."""
+    limited = footprints[0].memory_limit
+    fitting = [f"{one.batch_size:,}" for one in footprints if one.reason is None]
+    failing = [f"{one.batch_size:,}" for one in footprints if one.reason is not None]
+    if not limited and not failing:
+        return ""
+    where = "the limit" if limited else "the memory of this machine"
+    sentences = [f"Fits into {where}: batch {', '.join(fitting)}."] if fitting else []
+    if failing:
+        into = "" if fitting else f" into {where}"
+        sentences.append(f"Does not fit{into}: batch {', '.join(failing)}.")
+    return " ".join(sentences)
+
+
 def category_rows(footprints: Sequence[Footprint]) -> list[Row]:
     """The categories when most memory was in use; those that no footprint has are left out."""
     return [

@@ -286,9 +286,10 @@ def cautions(report: RunReport) -> list[Caution]:
         texts.append((False, "There are no steps: figures are of the whole recording."))
     texts += [(True, text) for text in _throttled(report)]
     if report.steps.disturbed:
-        recorded = report.steps.recorded
-        of = "" if recorded is None else f" of {recorded:,}"
-        texts.append((False, f"Something disturbed {report.steps.disturbed:,}{of} steps."))
+        conditions, of = report.conditions, " steps"
+        if conditions is not None and "disturbed" not in conditions.excluded:
+            of = f" of {conditions.of_steps:,} {figures_of(report)}"
+        texts.append((False, f"Something disturbed {report.steps.disturbed:,}{of}."))
     return [Caution(grave=grave, text=text, slight=text == slight) for grave, text in texts]
 
 
@@ -305,10 +306,19 @@ def _throttled(report: RunReport) -> list[str]:
     conditions = report.conditions
     if conditions is None or not conditions.throttled_steps:
         return []
-    left_out = "throttled" in conditions.excluded
-    how = "they are left out" if left_out else "the figures include them (--exclude throttled)"
+    count = conditions.throttled_steps
+    if "throttled" in conditions.excluded:
+        return [f"Throttling: {left_out(report, count, 'throttled')}."]
     of = f"{conditions.of_steps:,} {figures_of(report)}"
-    return [f"{conditions.throttled_steps:,} of {of} were throttled; {how}."]
+    return [f"{count:,} of {of} were throttled; the figures include them (--exclude throttled)."]
+
+
+def left_out(report: RunReport, count: int, kind: str) -> str:
+    """How many steps figures leave out, and of how many they are: these alone are called clean."""
+    were = "1 step was" if count == 1 else f"{count:,} steps were"
+    clean = report.steps.clean
+    others = "" if clean is None else f": those are of {clean:,} {figures_of(report)}"
+    return f"{were} {kind} and left out of the figures{others}"
 
 
 def unattributed_name(name: str, report: RunReport) -> str:

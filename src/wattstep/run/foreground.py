@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,14 @@ def foreground_delay(tables: Tables) -> dict[str, Any]:
     if nice != "0":
         figures = {name: _noted(figure, nice) for name, figure in figures.items()}
         slowdown = _noted(slowdown, nice)
+    if tables.info.device.get("slowed"):  # an emulated board paused the training
+        figures = {name: _modelled(figure) for name, figure in figures.items()}
+        slowdown = _modelled(slowdown)
     return {"foreground_delay": figures, "training_slowdown": slowdown}
+
+
+def _modelled(figure: Figure) -> Figure:
+    return figure if figure.missing else replace(figure, status=Status.MODELLED)
 
 
 def frame_figures(alone: FloatArray, beside: FloatArray) -> dict[str, Figure]:

@@ -438,12 +438,12 @@ def _recording(tables: Tables, series: Series, breakdown: RunBreakdown) -> dict[
     correction = breakdown.compensated.correction
     source = f"{correction.windows} traced steps and the clean ones beside them"
     figures["trace_inflation"] = Figure(
-        value=correction.inflation, unit="ratio", n=correction.windows, status=Status.MEASURED,
+        value=correction.inflation, unit="ratio", n=correction.windows, status=steps.status,
         source=source, method="traced step over clean step, median",
     )  # fmt: skip
     if np.isfinite(correction.residual):
         figures["correction_residual"] = Figure(
-            value=correction.residual, unit="ratio", n=correction.windows, status=Status.MEASURED,
+            value=correction.residual, unit="ratio", n=correction.windows, status=steps.status,
             source=source,
             method="cost of an event fitted on odd windows, clean steps beside even ones "
             "predicted: relative error before anything is scaled",

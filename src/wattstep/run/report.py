@@ -278,7 +278,7 @@ def _outside(series: Series) -> dict[str, OutsideSteps]:
         seconds = (spans[:, 1] - spans[:, 0]) * 1e-9
         table[name] = OutsideSteps(
             total=Figure(
-                value=float(seconds.sum()), unit="s", n=len(spans), status=Status.MEASURED,
+                value=float(seconds.sum()), unit="s", n=len(spans), status=series.steps.status,
                 source=CLOCK, method="sum of stretches outside of the steps",
             ),
             energy=_energy_outside(series, spans),

@@ -268,11 +268,12 @@ class ModelFacts(TypedDict, total=False):
 class TrainingOptions(TypedDict, total=False):
     """How a workload was built and trained, beside what `RunInfo` has fields for.
 
-    Of somebody's own training `script` alone: a file's name or "-m MODULE", as `wattstep profile` takes
-    it; other recordings have none.
+    Of somebody's own training `script` and `arguments` alone: a file's name or "-m MODULE", as `wattstep
+    profile` takes it, and of its arguments what `store.shareable` lets through; other recordings have none.
     """
 
     script: str
+    arguments: str
     accumulate: int | None
     rate_rule: str
     classes: int
@@ -427,7 +428,7 @@ class PlannedFacts(TypedDict, total=False):
     mode: str | None
     configuration: str
     changed: list[str]
-    figures: Mapping[str, Mapping[str, Any]]
+    figures: Mapping[str, FigureDocument]
 
 
 class DeviceClockFacts(TypedDict, total=False):

@@ -93,6 +93,16 @@ def quantity(value: float, unit: str, notation: Notation = "unit") -> str:
     return spell(value, unit, notation=notation).value
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """A number inside a sentence, with so many digits and never an exponent: "0.0123", "290"."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    number = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - (math.floor(math.log10(abs(number))) if number else 0))
+    text = f"{number:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def scale_of(value: float, unit: str, notation: Notation = "unit") -> Scale:
     """The factor and the suffix that make `value`, and its neighbours, easy to read."""
     if notation == "count" or unit in _UNITLESS:

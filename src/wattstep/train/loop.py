@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -58,7 +59,10 @@ BESIDE_S = 10.0  # where steps were asked for: for what comes after them, or as 
 MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
+WRITING = "writing"
 REPORT_NS = 100_000_000
+# What comes last takes about so long, in s: following the memory of a step, and writing the run.
+FOLLOWED_S, WRITING_S = 0.5, 1.0
 FORECAST_AT = 0.2  # share of the run from which on what is said to be left is kept in its record
 
 
@@ -69,7 +73,8 @@ class Progress:
     Attributes:
         stage: "preparing", "waiting until steady", "idle before", "governing", "training",
             "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
-        share: Of the run that is done, from 0 to 1.
+        share: Of the run that is done, from 0 to 1, what follows the measured steps in it: it is less
+            than 1 as long as anything is reported.
         steps: Steps done.
         loss: Of the last step.
         said: Further state, in a few words.
@@ -151,10 +156,11 @@ def train(
             recorder, settings.governor, settings.allowed_slowdown,
             processor=settings.processor, target=settings.target,
         ) as begin:  # fmt: skip
-            _Loop(settings, trainer, recorder, report, time_to_target, begin).run()
+            loop = _Loop(settings, trainer, recorder, report, time_to_target, begin)
+            loop.run()
         for text in trainer.remarks():
             recorder.note(text)
-        report(Progress(stage="writing", share=1.0, steps=recorder.steps.index))
+        loop.report(WRITING)
     return recorder
 
 
@@ -182,24 +188,27 @@ def _surround(
             recorder, lambda share: report(Progress(stage="waiting until steady", share=share))
         )
         add_environment(recorder, stable=steady)
-    _stay_idle(settings, recorder, report, BEFORE)
+    _stay_idle(
+        settings,
+        recorder,
+        BEFORE,
+        lambda share: report(Progress(stage=_stage(BEFORE), share=share)),
+    )
     if settings.canary:
         canary.watch(recorder, canary.BEFORE)
 
 
 def _stay_idle(
-    settings: TrainingSettings, recorder: Recorder, report: Callable[[Progress], None], name: str
+    settings: TrainingSettings, recorder: Recorder, name: str, report: Callable[[float], None]
 ) -> None:
     """Samples the machine's power at rest for as long as is asked for, while nothing runs."""
-    if settings.idle is None:
-        return
-    stage, steps = name.replace("_", " "), recorder.steps.index
-    stay_idle(
-        recorder,
-        name,
-        parse_duration(settings.idle),
-        lambda share: report(Progress(stage=stage, share=share, steps=steps)),
-    )
+    if settings.idle is not None:
+        stay_idle(recorder, name, parse_duration(settings.idle), report)
+
+
+def _stage(name: str) -> str:
+    """What progress calls a stretch of the record."""
+    return name.replace("_", " ")
 
 
 def _tokens(facts: WorkloadFacts) -> dict[str, int]:
@@ -266,7 +275,7 @@ class _Loop:
         self._clock = clock
         self._trainer = trainer
         self._recorder, self._steps = recorder, recorder.steps
-        self._report = report
+        self._tell = report
         self._samples = float(settings.batch_size * settings.accumulate)
         self._reported = 0
         self._warmed = 0  # when the warm-up began, and when it was over
@@ -274,6 +283,7 @@ class _Loop:
         self._windows = 0  # traced steps so far
         self._window_ns = 0  # what the last of them took
         self._clean = 0  # steps that count
+        self._measured = 0.0  # share of the steps that count
         self._after_traced = False
         self._diverged = False
         self._time_to_target = time_to_target
@@ -291,7 +301,7 @@ class _Loop:
             time_to_target.begin(recorder)
         self._warmed = self._clock()
         for _ in range(settings.warmup):
-            self._step("training", 0.0)
+            self._step("training")
         self._govern()
         self._clean = 0
         self._begun = self._clock()
@@ -300,12 +310,11 @@ class _Loop:
             self._sustaining = Sustaining(
                 recorder, self._begun * 1e-9, most_s=seconds, most_steps=settings.steps
             )
-        share = 0.0
-        while share < 1 and recorder.problem is None:
-            self._step("training", share)
-            share = self._share()
-            last = share >= 1
-            self._look_at_eta(share)
+        while self._measured < 1 and recorder.problem is None:
+            self._step("training")
+            self._measured = self._share()
+            last = self._measured >= 1
+            self._look_at_eta(self._measured)
             if time_to_target is not None and time_to_target.ended(
                 last=last, diverged=self._diverged
             ):
@@ -322,7 +331,7 @@ class _Loop:
             return
         self._governor = self._begin_to_govern()
         while self._governor.looking and self._recorder.problem is None:
-            self._step("governing", 0.0)
+            self._step("governing")
         self._warmed = self._clock()  # what was asked for begins now
         index = self._recorder.steps.index
         self._eta = LiveForecast(self._recorder.path, replace(self._recorder.info, warmup=index))
@@ -348,13 +357,15 @@ class _Loop:
                 )
                 break
             for _ in range(clean):
-                self._step("tracing", self._steps.traced_steps / wanted)
+                self._step("tracing")
             self._steps.trace_next()
-            self._step("tracing", self._steps.traced_steps / wanted)
+            self._step("tracing")
         left = until - self._clock()  # what idles, or is told apart, takes nothing of it
-        if settings.canary and recorder.problem is None:
-            canary.watch(recorder, canary.AFTER)
-        _stay_idle(settings, recorder, self._report, AFTER)
+        # As before the training: no cap of the clocks may pass for a machine that changed.
+        with nullcontext() if self._governor is None else self._governor.released():
+            if settings.canary and recorder.problem is None:
+                canary.watch(recorder, canary.AFTER)
+            _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
@@ -369,7 +380,7 @@ class _Loop:
         for category, size in sizes.items():
             recorder.memory(category, size)
         if settings.foreground is not None and recorder.problem is None:
-            self._report(Progress(stage="foreground", share=1.0, steps=self._steps.index))
+            self.report("foreground")
             measure_foreground(
                 recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
             )
@@ -390,7 +401,7 @@ class _Loop:
 
     def _followed(self) -> dict[str, int]:
         """Makes a step beside the record, whose memory is followed operation by operation."""
-        self._report(Progress(stage="following memory", share=1.0, steps=self._steps.index))
+        self.report("following memory")
         try:
             with self._recorder.exclude("memory"):
                 processor = self._settings.processor
@@ -446,7 +457,50 @@ class _Loop:
             return 1.0
         return min(elapsed / seconds, self._clean / self._settings.least_steps)
 
-    def _step(self, stage: str, share: float) -> None:
+    def report(self, stage: str, done: float = 0.0) -> None:
+        """Tells where the run is.
+
+        Args:
+            stage: As of `Progress`.
+            done: Share of this stage, of one whose end is known.
+        """
+        share, left_s = self._whole(stage, done)
+        steps = self._steps.index
+        self._tell(Progress(stage=stage, share=share, steps=steps, ahead=_about(left_s)))
+
+    def _whole(self, stage: str, done: float = 0.0) -> tuple[float, float]:
+        """Share of the whole run that is done, and about how many s what follows the measured steps takes yet."""
+        following = self._following()
+        if stage == "governing":  # what is asked for has not begun
+            return 0.0, 0.0
+        stages = list(following)
+        at = stages.index(stage) if stage in following else 0
+        left_s = sum(following[name] for name in stages[at:])
+        left_s -= done * following.get(stage, 0.0)
+        so_far_s = (self._clock() - self._warmed) * 1e-9
+        if stage != "training":
+            return so_far_s / (so_far_s + left_s), left_s
+        measured_s = so_far_s / self._measured if self._measured else math.inf
+        return so_far_s / (measured_s + left_s), left_s
+
+    def _following(self) -> dict[str, float]:
+        """About how many s each stage takes that follows the measured steps, in order."""
+        settings = self._settings
+        step_s = (self._clock() - self._begun) * 1e-9 / max(self._clean, 1) if self._begun else 0.0
+        wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
+        windows = max(wanted - self._steps.traced_steps, 0)
+        tracing_s = windows * (LEAST_CLEAN * step_s + max(step_s, self._window_ns * 1e-9))
+        took = self._clock() - self._begun
+        room_s = max(self._until(took)[0] - self._clock(), 0.0) * 1e-9
+        return {
+            "tracing": min(tracing_s, room_s),
+            _stage(AFTER): 0.0 if settings.idle is None else parse_duration(settings.idle),
+            "following memory": FOLLOWED_S if wanted else 0.0,
+            "foreground": settings.foreground or 0.0,
+            WRITING: WRITING_S,
+        }
+
+    def _step(self, stage: str) -> None:
         recorder, steps = self._recorder, self._steps
         begin = self._clock()
         steps.samples = self._samples
@@ -484,10 +538,11 @@ class _Loop:
             if self._governor is not None:
                 detail = ", ".join(filter(None, (detail, self._governor.state)))
             training = stage == "training"
-            self._report(
+            share, after_s = self._whole(stage)
+            self._tell(
                 Progress(
                     stage=stage, share=share, steps=steps.index, loss=loss, said=detail,
-                    ahead=self._eta.words() if training else "",
+                    ahead=self._eta.words(after_s) if training else _about(after_s),
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )
             )  # fmt: skip
@@ -499,6 +554,11 @@ class _Loop:
         self._steady = self._sustaining.step(
             now * 1e-9, (now - begin_ns) * 1e-9, self._samples, counts=counts
         )
+
+
+def _about(seconds: float) -> str:
+    """Time left of what follows the measured steps, in words; "" where that is not known."""
+    return f"about {max(round(seconds), 1)} s left" if seconds else ""
 
 
 def main() -> int:

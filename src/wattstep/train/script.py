@@ -22,6 +22,7 @@ from wattstep.schema.processes import child_command, ends_with_us, outwait
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
+from wattstep.store.shareable import shareable
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 from wattstep.train.listener import ScriptListener
@@ -142,7 +143,10 @@ def main() -> None:
         about={
             "workload": _title(settings),
             "options": {
-                "script": f"-m {settings.script}" if settings.module else Path(settings.script).name
+                "script": f"-m {settings.script}"
+                if settings.module
+                else Path(settings.script).name,
+                "arguments": shareable(settings.arguments),
             },
         },
     )

@@ -62,6 +62,25 @@ def test_without_noise_the_truth_comes_back(sensor: dict[str, float]) -> None:
         assert found.window.value == pytest.approx(scenario.average_s, abs=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("seed", "sensor"),
+    [
+        (201, {"period_s": 0.100, "average_s": 0.100, "steps": 600, "delay_s": 0.050}),
+        (205, {"period_s": 0.100, "average_s": 0.100, "steps": 600, "delay_s": 0.050}),
+        (201, {"period_s": 0.050, "average_s": 0.020, "steps": 400}),
+    ],
+)
+def test_a_slow_sensor_is_found_though_one_pause_in_ten_is_long(
+    seed: int, sensor: dict[str, float]
+) -> None:
+    """One pause in ten is a tenth of a step; the others are hardly any."""
+    scenario = replace(Scenario(), **sensor)  # type: ignore[arg-type]
+    found = told(make(scenario, seed))
+    assert found.reason is None
+    assert found.delay.value == pytest.approx(scenario.delay_s, abs=5e-4)
+    assert found.window.value == pytest.approx(scenario.average_s, abs=5e-4)
+
+
 def test_exact_samples_that_exclude_another_shape_of_the_window_tell_nearly_all_kinds() -> None:
     made = make(Scenario(noise=0.0, delay_s=0.005), 200)
     found = told(made)

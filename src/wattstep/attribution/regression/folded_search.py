@@ -165,14 +165,17 @@ def _template(observed: Observed, reached: FloatArray, window: float, cells: int
 
 
 def _folded(observed: Observed, middle: float, window: float, cells: int) -> _Folded:
-    """Samples whose window lies in clean steps, by the position of its middle."""
+    """Samples whose window lies in clean steps, by the position of its middle.
+
+    Steps of the template follow each other: a window that holds an unusual gap is unlike it.
+    """
     positions, powers = [], []
     for line, each in zip(observed.lines, observed.readings, strict=True):
         at = each.end_s - middle
         where = places(line, observed.axis, at)
-        outside = np.interp(at + window / 2, line.cuts_s, line.outside_s)
-        outside -= np.interp(at - window / 2, line.cuts_s, line.outside_s)
-        whole = where.inside & (line.phase[where.piece] >= 0) & (outside <= 1e-9)
+        unusual = np.interp(at + window / 2, line.cuts_s, line.unusual_s)
+        unusual -= np.interp(at - window / 2, line.cuts_s, line.unusual_s)
+        whole = where.inside & (line.phase[where.piece] >= 0) & (unusual <= 1e-9)
         whole &= (at - window / 2 >= line.cuts_s[0]) & (at + window / 2 <= line.cuts_s[-1])
         positions.append(where.position[whole])
         powers.append(each.watts[whole])

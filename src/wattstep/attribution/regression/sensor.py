@@ -30,12 +30,15 @@ FEW = 1500  # samples
 FAR = (
     0.4  # of -2 log likelihood a sample: a guess that is so much worse than another is not followed
 )
+FEWEST = 4  # guesses that are followed, however far they are
 NEWTON = 6
 NO_BETTER = 1e-3  # of -2 log likelihood
 INSTANT = 0.1  # of how far tries are apart: a window that may be none
 NEARER = 1e-6 * np.array([0.03, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0])  # s
 FARTHEST = 1.5  # times the longest delay that is looked for
 SCANNED = 100  # delays that are tried exactly, at most
+SCANNED_FEW = 400  # with few samples
+ROUNDS = 4  # of a look about the best
 SCANNED_MODES = 3
 SAME = 0.02  # of the window: delays nearer than this are one
 FINE = 1e-3  # of the window or of what a try is apart: change of a difference quotient
@@ -82,8 +85,11 @@ def find_sensor(
     explaining = Explaining(observed.thinned(ROWS[large]), root)
     guesses = look(explaining.observed, kinds, delay, window)
     guesses = [*_usual(observed, delay, window), *guesses[: TRIED[large]]]
+    many = large or (explaining.observed.count >= FEW and not locked(observed, 0.0))
     if delay is None and window is not None and not large:
-        guesses += _scanned(explaining, window)
+        guesses += _scanned(explaining, window, SCANNED)
+    elif delay is None and not many:
+        guesses += _scanned(explaining, observed.spacing_s, SCANNED_FEW)
     exact = [explaining.explain(guess.delay, guess.window) for guess in guesses]
     begun = [
         (each, guess.apart) for each, guess in zip(exact, guesses, strict=True) if each is not None
@@ -91,14 +97,14 @@ def find_sensor(
     if not begun:
         return []
     begun = sorted(begun, key=lambda pair: pair[0].total)
+    best = begun[0][0].total
     follow = [
         pair
-        for pair in begun
-        if pair[0].total < begun[0][0].total + FAR * explaining.observed.count
+        for nth, pair in enumerate(begun)
+        if (nth < FEWEST and not large) or pair[0].total < best + FAR * explaining.observed.count
     ]
     candidates = []
     # Few samples leave many delays likely, and are quickly asked.
-    many = large or (explaining.observed.count >= FEW and not locked(observed, 0.0))
     most = MODES[0] if not many else MODES[1] if large else MODES[1] + 2
     for each, apart in _distinct(follow, lasting(explaining.observed))[:most]:
         nearby = _about(explaining, each, apart, delay, window)
@@ -107,6 +113,16 @@ def find_sensor(
         for begin in begins:
             closer = _closer(explaining, *begin, delay, window, TRIES[large])
             candidates.append(_newton(explaining, closer, delay is None, window is None))
+    # At its window other valleys of delays show than at that of the guess that led there.
+    for _ in range(0 if large or delay is not None else ROUNDS):
+        leading = min(candidates, key=lambda each: each.total)
+        beside, apart = _about(
+            explaining, leading, BESIDE * lasting(explaining.observed), delay, window
+        )
+        if beside is leading:
+            break
+        closer = _closer(explaining, beside, apart, delay, window, TRIES[large])
+        candidates.append(_newton(explaining, closer, True, window is None))
     if window is None:
         candidates += _aliases(
             explaining, min(candidates, key=lambda each: each.total), delay, TRIES[large]
@@ -181,8 +197,10 @@ def _usual(observed: Observed, delay: float | None, window: float | None) -> lis
     return [at(width, off_s) for width in windows for off_s in by.tolist()]
 
 
-def _scanned(explaining: Explaining, window: float) -> list[Guess]:
+def _scanned(explaining: Explaining, window: float, most: int) -> list[Guess]:
     """The best delays of a row of all that are possible, exactly: where the window is known, one does.
+
+    Of slow sensors, most average from sample to sample: that window is as good as known.
 
     Samples folded onto the step, as a first look takes them, blur valleys that are narrow.
     """
@@ -191,7 +209,7 @@ def _scanned(explaining: Explaining, window: float) -> list[Guess]:
     if begun is None:
         return []
     first, longest = delays_tried(observed, window)
-    apart = max(lasting(observed) / 3, (longest - first) / SCANNED)
+    apart = max(lasting(observed) / 3, (longest - first) / most)
     delays = np.arange(first, longest, apart)
     scores = np.array([explaining.score(each, window, begun.evidence.ratio) for each in delays])
     around = np.concatenate([[np.inf], scores, [np.inf]])

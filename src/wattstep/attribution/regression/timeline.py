@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # loads scipy
 
 SHORT_GAP = 0.2  # of a step: what lies between steps is taken for the same everywhere up to here,
 USUAL_GAP = 2.0  # or up to so many times the usual gap, where that is no longer than a step
+UNUSUAL_GAP = 0.05  # of a step: a longer gap is unusual where most are shorter
 _OUTSIDE = -1  # no clean step
 _BETWEEN = -2  # a short gap between two of them
 
@@ -32,6 +33,7 @@ class Timeline:
         passed: For each piece, sum of `speed` over earlier pieces of each phase; behind those, the
             time in short gaps, shape (q + 1, p + 1).
         outside_s: For each cut, time outside of clean steps up to it, shape (q + 1,).
+        unusual_s: Likewise, with the gaps between steps that are longer than most.
     """
 
     cuts_s: FloatArray
@@ -40,6 +42,7 @@ class Timeline:
     speed: FloatArray
     passed: FloatArray
     outside_s: FloatArray
+    unusual_s: FloatArray
 
 
 def timeline(process: Sampled, axis: Axis) -> Timeline:
@@ -65,28 +68,34 @@ def timeline(process: Sampled, axis: Axis) -> Timeline:
     # of a moment would be the only ones to explain: they explain averages too, and wrongly.
     longest = max(SHORT_GAP * typical, USUAL_GAP * usual if usual <= typical else 0.0)
     phase[:-1, -1][gap <= longest] = _BETWEEN
+    unusual = np.zeros_like(phase, bool)
+    if usual <= UNUSUAL_GAP * typical:
+        unusual[:-1, -1] = gap > UNUSUAL_GAP * typical
     # Time in a phase that the mean step does not have: what ran is unknown.
     lost = np.append((width <= 0), False)[None, :] & (lasted > 0)
     phase[lost] = _OUTSIDE
     speed = np.divide(lasted, np.append(width, 0.0), out=np.zeros_like(lasted),
                       where=np.append(width, 0.0) > 0)  # fmt: skip
-    return _pieces(cuts, phase, speed, lasted, phases)
+    return _pieces(cuts, phase, speed, lasted, unusual)
 
 
 def _pieces(
-    cuts: FloatArray, phase: IntArray, speed: FloatArray, lasted: FloatArray, phases: int
+    cuts: FloatArray, phase: IntArray, speed: FloatArray, lasted: FloatArray, unusual: BoolArray
 ) -> Timeline:
-    steps = len(cuts)
+    steps, phases = len(cuts), phase.shape[1] - 1
     flat, pace, time = phase.ravel(), speed.ravel(), lasted.ravel()
     gained = np.zeros((len(flat) + 1, phases + 1))
     for j in range(phases):
         gained[1:, j] = np.where(flat == j, pace, 0.0)
     gained[1:, phases] = np.where(flat == _BETWEEN, time, 0.0)
-    outside = np.concatenate([[0.0], np.cumsum(np.where(flat == _OUTSIDE, time, 0.0))])
+    outside, longer = (
+        np.concatenate([[0.0], np.cumsum(np.where(left_out, time, 0.0))])
+        for left_out in (flat == _OUTSIDE, (flat == _OUTSIDE) | unusual.ravel())
+    )
     return Timeline(
         cuts_s=np.append(cuts[:, :-1].ravel(), cuts[-1, -1]),
         phase=flat, step=np.repeat(np.arange(steps), phases + 1), speed=pace,
-        passed=np.cumsum(gained, axis=0), outside_s=outside,
+        passed=np.cumsum(gained, axis=0), outside_s=outside, unusual_s=longer,
     )  # fmt: skip
 
 

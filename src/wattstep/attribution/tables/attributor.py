@@ -21,6 +21,7 @@ from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import TRAINING_CPU
 from wattstep.schema.figure import Figure, Missing, Status, weakest
+from wattstep.schema.spelling import rounded
 
 ONLY_WHOLE = "not resolvable: samples show power late and averaged"
 NO_BYTES = "its bytes are not known: by time"
@@ -232,9 +233,9 @@ class Attributor:
             quantity,
             rows=rows,
             unattributed=unattributed,
-            method=f"what {self._series.steps.figures_of} gained: {idle_w:.3g} W, the least that it "
+            method=f"what {self._series.steps.figures_of} gained: {rounded(idle_w)} W, the least that it "
             "drew, by time, and the rest by bytes moved; the interval holds 0 to "
-            f"{most_w:.3g} W by time",
+            f"{rounded(most_w)} W by time",
             sensor=replace(source, carries_s=0.0, limit="", clock=None),
             moved=None,
             only_whole=None,

@@ -10,6 +10,7 @@ import numpy as np
 from wattstep.attribution.tables.clean_phases import seconds_beside
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.spelling import rounded
 
 WAITED: Final = 0.1  # of a traced step that its thread was kept from running
 AS_OFTEN: Final = 3.0  # times as long as traced steps of this run usually wait
@@ -55,7 +56,7 @@ class LeftOut:
         if self.unseen:
             lines.append(
                 f"clean steps are longer now and then than any of the {left} that were traced: "
-                f"what ran in {100 * self.unseen:.2g} % of the time is not known, and widens "
+                f"what ran in {rounded(100 * self.unseen, 2)} % of the time is not known, and widens "
                 "every interval"
             )
         if left < ENOUGH_WINDOWS:

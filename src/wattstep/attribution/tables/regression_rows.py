@@ -14,6 +14,7 @@ from wattstep.recorded.power import EnergySource
 from wattstep.schema.arrays import IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import EnergyGroup
+from wattstep.schema.spelling import rounded
 
 TARGET = 0.2  # of a value: half of an interval that is no wider makes a figure of its own
 MOST_APART = 2.0  # times: regression and integration that differ by more do not speak of the same
@@ -230,9 +231,9 @@ def together(parts: Iterable[IntArray]) -> IntArray:
 def _amount(energy: Figure) -> str:
     value, unit = _joules(energy.value or 0.0)
     if energy.low is None or energy.high is None:
-        return f"{value:.3g} {unit}"
+        return f"{rounded(value)} {unit}"
     factor = value / energy.value if energy.value else 1.0
-    return f"{value:.3g} {unit} ({energy.low * factor:.3g} to {energy.high * factor:.3g})"
+    return f"{rounded(value)} {unit} ({rounded(energy.low * factor)} to {rounded(energy.high * factor)})"
 
 
 def _between(energy: Figure) -> str:
@@ -240,7 +241,7 @@ def _between(energy: Figure) -> str:
         return "no interval"
     value, unit = _joules(max(abs(energy.low), abs(energy.high)))
     factor = value / max(abs(energy.low), abs(energy.high), 1e-300)
-    return f"{energy.low * factor:.3g} to {energy.high * factor:.3g} {unit}"
+    return f"{rounded(energy.low * factor)} to {rounded(energy.high * factor)} {unit}"
 
 
 def _joules(value: float) -> tuple[float, str]:

@@ -23,6 +23,7 @@ from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.report_rows import StepKind
+from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import mean_figure, share_figure
 
 NOT_TRACED: Final = "steps that were not traced"  # the phase of a kind of which no step was
@@ -336,7 +337,7 @@ def kind_note(kinds: StepKinds, steps: Steps, clean: IntArray) -> str | None:
     letters = "".join(kinds.names[kind] for kind in kinds.rotation)
     means = [steps.seconds[clean[kinds.of_step[clean] == kind]] for kind in range(kinds.count)]
     counts = ", ".join(
-        f"{name} takes {1e3 * seconds.mean():.3g} ms"
+        f"{name} takes {rounded(1e3 * seconds.mean())} ms"
         for name, seconds in zip(kinds.names, means, strict=True)
         if len(seconds)
     )

@@ -22,6 +22,7 @@ from wattstep.schema.ceilings import (
     spoken_threads,
 )
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import median_figure
 
 REPETITION_S: Final = 0.012  # of one repetition at least: the clock and the scheduler are far finer
@@ -120,7 +121,7 @@ class _Found:
         if self._unsteady:
             most = max(self._unsteady.values())
             self.notes.append(
-                f"the best repetition was up to {most:.2g} times the median "
+                f"the best repetition was up to {rounded(most, 2)} times the median "
                 f"({', '.join(self._unsteady)}): something else ran on this machine, or its clock "
                 "moved"
             )
@@ -230,7 +231,7 @@ def _sizes(asked: Asked, notes: list[str]) -> list[tuple[str, int]]:
     wanted, permitted = 3 * BEYOND * largest, int(OF_MEMORY * asked.free)
     if wanted > permitted:
         notes.append(
-            f"memory: arrays of {permitted / 3e6:.3g} MB instead of {wanted / 3e6:.3g} MB, for more "
+            f"memory: arrays of {rounded(permitted / 3e6)} MB instead of {rounded(wanted / 3e6)} MB, for more "
             "is not free: caches may have a part in its figures"
         )
     if not asked.caches:
@@ -239,7 +240,7 @@ def _sizes(asked: Asked, notes: list[str]) -> list[tuple[str, int]]:
 
 
 def _measure_level(results: _Found, name: str, size: int, tell: Tell, threads: int) -> Level:
-    tell(f"{spoken_threads(threads)}: {name}, {size / 1e6:.3g} MB")
+    tell(f"{spoken_threads(threads)}: {name}, {rounded(size / 1e6)} MB")
     count = max(size // 12, 1)
     a, b, c = (torch.ones(count) for _ in range(3))
     copy = _Work(lambda: a.copy_(b), 8.0 * count)

@@ -225,18 +225,18 @@ class TorchTrainer(Trainer):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step, from the tensors themselves."""
         model = self.model
-        state = [
-            value
+        state = {
+            id(value): value  # tables of 8-bit states are shared by all
             for update in self.updates
             for values in update.optimizer.state.values()
             for value in values.values()
             if isinstance(value, torch.Tensor)
-        ]
+        }
         return {
             "parameters": _size(model.parameters()),
             "buffers": _size(model.buffers()),
             "gradients": _size(p for p in model.parameters() if p.requires_grad),
-            "optimizer_state": _size(state),
+            "optimizer_state": _size(state.values()),
         }
 
     def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker:

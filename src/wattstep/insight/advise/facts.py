@@ -18,11 +18,18 @@ from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing
+from wattstep.schema.run_info import RunInfo
 
 WORTH: Final = 0.01  # of a step: advice that can bring less is none
 WITHOUT_CEILINGS: Final = Missing(
     "which is faster here only ceilings tell (wattstep ceilings; why there are none: roofline)"
 )
+
+
+def profiling(info: RunInfo) -> str:
+    """The command that records somebody's script again, as far as its run tells; "" of other trainings."""
+    script, arguments = info.options.get("script", ""), info.options.get("arguments", "")
+    return " ".join(filter(None, ("wattstep profile", script, arguments))) if script else ""
 
 
 class Facts:
@@ -70,8 +77,7 @@ class Facts:
     def tried_by(self) -> str:
         """The command that makes such a run again."""
         if not self.ours:
-            script = self.script
-            return f"wattstep profile {script}" if script else "record the training again"
+            return profiling(self.run.info) or "record the training again"
         return self.run_with()
 
     def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import hypot, inf, log
 from typing import Final
 
@@ -153,8 +153,6 @@ class MnnPredictor(BatchSearch):
         if bandwidth is not None:  # each tensor is written and read
             moved = 2 * (used.tensors + used.parameters)
             load["memory"] = min(1.0, moved / bandwidth.value / time.total)
-        power = self.device.power
-        parts = {name: part for name, part in power.parts.items() if name != "gpu"}
         strange = self._strange(work, seconds)
         notes = [*fitted.notes, *graph.notes]
         if strange > WORTH_SAYING:
@@ -185,7 +183,7 @@ class MnnPredictor(BatchSearch):
                 floor=fitted.floor,
             ),
             fits_with=self.fits_with(batch_size),
-            power=power_of(replace(power, parts=parts), load),
+            power=power_of(self.device.power, load),
             load=load,
             reach=self._reach(batch_size, work, seconds),
             within=strange <= WORTH_SAYING and batch_size <= LARGEST_FITTED,

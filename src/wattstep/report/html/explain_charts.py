@@ -12,6 +12,7 @@ from wattstep.report.html.charts import Chart, bars_of, color_of, phases_of, ran
 from wattstep.report.html.plotly_text import inert
 from wattstep.report.values import plain, quantity
 from wattstep.schema.figure import Figure
+from wattstep.schema.spelling import rounded
 
 _MOST_POINTS = 400  # operations, the longest; further ones are dots that nobody can point at
 _LEAST_MARK, _MOST_MARK = 5.0, 26.0  # pixels across
@@ -118,7 +119,7 @@ def _roof(section: Section, intensities: Sequence[float]) -> dict[str, Any]:
         "line": {"color": "--ink-soft", "width": 1.5},
         "hovertext": [
             f"{quantity(memory, 'B/s')} from memory",
-            f"computing binds above {ridge:.3g} FLOP/B",
+            f"computing binds above {rounded(ridge)} FLOP/B",
             quantity(peak, "FLOP/s"),
         ],
         "hoverinfo": "text",
@@ -130,7 +131,7 @@ def _hover(row: Row, intensity: float, rate: float, time: float) -> str:
     bound = row.get("bound")
     return (
         f"<b>{inert(plain(row['name']))}</b><br>{place}<br>{quantity(time, 's')}, "
-        f"{quantity(rate, 'FLOP/s')}, {intensity:.3g} FLOP/B"
+        f"{quantity(rate, 'FLOP/s')}, {rounded(intensity)} FLOP/B"
         + (f"<br>bound by: {inert(plain(bound))}" if bound else "")
     )
 

@@ -150,7 +150,7 @@ def _progress(snapshot: Snapshot, screen: Screen) -> Iterator[Line]:
     parts: list[Text | str] = []
     if share is not None:
         cells = max(min(screen.room // 3, 40), 4)
-        parts.append(f"{bar(share, cells)} {share:.0%}")
+        parts.append(f"{bar(share, cells)} {100 * share:.0f} %")
     parts.append(done)
     if left is not None and not left.missing:
         figure = snapshot.figures["time_left"]

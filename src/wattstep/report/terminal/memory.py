@@ -29,6 +29,8 @@ def print_footprints(footprints: Sequence[Footprint], console: Console, full: bo
     for group in memory_tables.by_workload(footprints):
         console.print()
         console.print(Text(memory_tables.heading(group), style="bold"))
+        if verdict := memory_tables.verdict(group):
+            console.print(Text(verdict, style="bold"))
         categories = memory_tables.category_rows(group)
         totals = memory_tables.total_rows(group)
         if categories:

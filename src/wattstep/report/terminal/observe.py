@@ -20,6 +20,7 @@ from wattstep.insight.observe.observation import PAPER, Column, Judged, Observat
 from wattstep.report.terminal.folding import print_table
 from wattstep.report.values import brief, plain, quantity, show
 from wattstep.schema.figure import Figure, Status
+from wattstep.schema.spelling import rounded
 
 INDENT = (0, 0, 0, 6)
 MOST_CASES = 12
@@ -276,5 +277,5 @@ def _number(value: float, each: Published) -> str:
     if each.notation == "points":
         return f"{100 * value:.1f} points"
     if each.notation == "times":
-        return f"{value:.3g} ×"
+        return f"{rounded(value)} ×"
     return f"{value:.2f}" if each.unit == "1" else quantity(value, each.unit)

@@ -172,11 +172,13 @@ def _steps(report: RunReport) -> str:
     recorded = counts.pop("recorded", None)
     if not recorded:
         return wording.steps(report)
-    marred = [f"{counts.pop(kind):,} {kind}" for kind in ("disturbed", "throttled")
-              if counts.get(kind)]  # fmt: skip
+    excluded = () if report.conditions is None else report.conditions.excluded
     kinds = {kind: f"{count:,} {plain(kind)}" for kind, count in counts.items() if count}
-    if "clean" in kinds and marred:  # of those that figures are of, not beside them
-        kinds["clean"] += f" ({', '.join(marred)})"
+    marred = {kind: kinds.pop(kind) for kind in ("disturbed", "throttled") if kind in kinds}
+    for whose, out in (("clean", False), ("left out", True)):  # of these, not beside them
+        words = [text for kind, text in marred.items() if (kind in excluded) is out]
+        if words and whose in kinds:
+            kinds[whose] += f" ({', '.join(words)})"
     return f"{recorded:,} step{'' if recorded == 1 else 's'}: {', '.join(kinds.values())}"
 
 

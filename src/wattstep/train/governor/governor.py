@@ -98,7 +98,7 @@ class Governor:
         self._looks: list[GovernorLook] = []
         self._share = 1.0
         self._caps_ns: list[tuple[int, float]] = []
-        self._polls = 0
+        self._polls = self._steps = self._settled = 0
         self._given_up = self.looking = False
         self._look()
 
@@ -117,6 +117,8 @@ class Governor:
         try:
             if not self.looking:
                 self._watch(begin_ns, end_ns, counts=counts)
+            elif self._decision is not None:
+                self._hold(begin_ns, self._decision)
             elif self._waiting_since:
                 self._await_energies(end_ns)
             else:
@@ -155,6 +157,7 @@ class Governor:
         self._block_ns = max(round(BLOCK_S * 1e9), WINDOWS * window_ns)
         self._blocks: list[Block] = []
         self._spans: list[list[tuple[int, int]]] = []  # stretches of each block
+        self._decision: Decision | None = None
         self._waiting_since = 0
         # The first block settles, too: the samples of what came before it are no training's.
         self._look_began_ns = self._changed_ns = self._now()
@@ -172,7 +175,8 @@ class Governor:
         try:
             wanted = next(self._plan) if first else self._plan.send(blocks)
         except StopIteration as ended:
-            self._decide(ended.value)
+            self._decision = ended.value
+            self._set(ended.value.share)
             return
         if wanted is None:  # the energies: until their samples are there, nothing is capped
             self._set(1.0)
@@ -198,8 +202,10 @@ class Governor:
             ]
         )
 
-    def _decide(self, decision: Decision) -> None:
-        self._set(decision.share)
+    def _hold(self, begin_ns: int, decision: Decision) -> None:
+        """A step under the cap that is held from here on: once it has settled, steps count again."""
+        if begin_ns - self._changed_ns < self._settle_ns:
+            return
         self.looking = False
         look = self._looks[-1]
         look["last_step"] = self._recorder.steps.index - 1
@@ -279,6 +285,24 @@ class Governor:
             self._recorder.steps.resume_tracing()
         self._recorder.note(f"the governor gave up at step {index}: {reason}")
         self._write()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Without a cap meanwhile, for what is no training."""
+        share = self._share
+        if share == 1 or self._given_up:
+            yield
+            return
+        self._try_to_set(1.0)
+        time.sleep(self._settle_ns * 1e-9)
+        yield
+        self._try_to_set(share)
+
+    def _try_to_set(self, share: float) -> None:
+        try:
+            self._set(share)
+        except RecordingError as error:  # a clock was not taken
+            self._give_up(str(error))
 
     @property
     def state(self) -> str:

@@ -22,7 +22,7 @@ from wattstep.schema.settings import PowerModel
 
 GAP_PERIODS: Final = 20  # periods without a sample are a gap
 COVERED: Final = 0.95  # of a stretch
-KEPT_NS: Final = 600 * 10**9
+KEPT_NS: Final = 3600 * 10**9  # 6 MB a channel
 
 
 class PowerLog:

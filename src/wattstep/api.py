@@ -114,8 +114,8 @@ def compare(
 ) -> Comparison | Matrix:
     """Compares runs: what differs, and how sure that is.
 
-    >>> found = wattstep.compare("runs/a", ["runs/b1", "runs/b2"])   # doctest: +SKIP
-    >>> print(*found.sentences, sep="\\n")                           # doctest: +SKIP
+    >>> comparison = wattstep.compare("runs/a", ["runs/b1", "runs/b2"])  # doctest: +SKIP
+    >>> print(*comparison.sentences, sep="\\n")                      # doctest: +SKIP
 
     Args:
         sides: Each a run, the report of one that was never recorded, a folder of runs of one
@@ -608,8 +608,8 @@ def sweep(
 ) -> dict[str, Any]:
     """Trains every combination on this machine, each in a process of its own: what fits, at what cost.
 
-    >>> found = wattstep.sweep("lenet", [1, 16], steps=50)           # doctest: +SKIP
-    >>> [each["status"] for each in found["outcomes"]]               # doctest: +SKIP
+    >>> report = wattstep.sweep("lenet", [1, 16], steps=50)           # doctest: +SKIP
+    >>> [each["status"] for each in report["outcomes"]]               # doctest: +SKIP
 
     Args:
         workloads: One or more.

@@ -58,8 +58,8 @@ def plan(
         str,
         typer.Option(
             help="What is searched although it changes the mathematics of the training: batch, precision, "
-            "optimizer, freeze (the last layers alone), lora; or offload, whose time is not predicted. Without "
-            "it only what trains the same is searched.",
+            "optimizer, freeze (the last layers alone), lora; or offload, whose rate no device's file has. "
+            "Without it only what trains the same is searched.",
             metavar="NAME,...",
         ),
     ] = "",

@@ -378,10 +378,6 @@ class Plan:
         )
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")
-        if best.configuration.offload:
-            lines.append(
-                "the time to write and read what is offloaded is not in the figures: no device's file has it"
-            )
         if best.configuration.mode is not None:
             lines.append(f"the device has to be put into mode {best.configuration.mode} before")
         return (*lines, *best.prediction.notes)

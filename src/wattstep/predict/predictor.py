@@ -90,6 +90,7 @@ class Predictor(BatchSearch):
         work, time = self._timed(graph)
         shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
         beyond = notes_beyond(shares, outside)
+        reach = reach_beyond(fitted.reach, shares, outside)
         notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
         if self.captures_each:
             notes.append(EACH_CAPTURED)
@@ -115,10 +116,10 @@ class Predictor(BatchSearch):
             time=time,
             operation_seconds=seconds,
             memory=self._memory(batch_size),
-            fits_with=self.fits_with(batch_size),
+            fits_with=self._fits(batch_size, reach["reserved"]),
             power=power_of(fitted.device.power, load),
             load=load,
-            reach=reach_beyond(fitted.reach, shares, outside),
+            reach=reach,
             within=not beyond,
             fitted=fitted.fitted,
             notes=tuple(notes),
@@ -166,10 +167,13 @@ class Predictor(BatchSearch):
 
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
+        return self._fits(batch_size, self._reach(self.captured.at(batch_size)))
+
+    def _fits(self, batch_size: int, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
         return training_fits(
             self._reserved(batch_size).reserved,
-            self._reach(self.captured.at(batch_size)),
+            reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

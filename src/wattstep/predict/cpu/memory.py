@@ -201,12 +201,12 @@ class _Replay:
         self._nodes: list[int] = []
         self._sizes = _touched(graph)
         # Before the first feature map that is kept nothing is differentiated, as in a frozen part.
-        kept = [
+        feature_maps = [
             made
             for made, category in zip(graph.made.tolist(), graph.categories, strict=True)
             if made > 0 and category == "feature_maps"
         ]
-        self._recorded = min(kept, default=graph.count + 1)
+        self._recorded = min(feature_maps, default=graph.count + 1)
         self._made: dict[int, list[int]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         for place, (made, freed) in enumerate(

@@ -20,6 +20,7 @@ from wattstep.report.html.page import (
 from wattstep.report.html.shared import Unknown
 from wattstep.report.html.thermal import course
 from wattstep.report.memory_tables import category
+from wattstep.report.planned import planned_table, planned_title
 from wattstep.report.tables import Row, Table, costs, groups, seconds, table
 from wattstep.report.values import (
     NO_VALUE,
@@ -71,6 +72,7 @@ def run_section(id: str, report: RunReport, plots: Plots, failures: Failures) ->
         "memory": (lambda: _memory(metrics, plots), None),
         "rails": (lambda: _rails(report, plots), None),
         "roles": (lambda: _roles(report), None),
+        "planned": (lambda: _planned(report), None),
         "conditions": (lambda: _conditions(report), None),
         "recording": (lambda: _recording(report), []),
         "facts": (lambda: _facts(report), []),
@@ -381,6 +383,12 @@ def _lone_total(report: RunReport) -> tuple[str, str]:
     # A processor's package is a total as far as sensors go; it does not hold the graphics card.
     contains = totals[0].domain in ("system", "battery")
     return totals[0].name, "total, contains the others" if contains else "total"
+
+
+def _planned(report: RunReport) -> dict[str, Any] | None:
+    """What the plan of the run predicted beside what came."""
+    texts = planned_table(report)
+    return None if texts is None else {"title": planned_title(report), "texts": texts}
 
 
 def _conditions(report: RunReport) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from wattstep.report import conditions, machines, wording
 from wattstep.report.conditions import TextTable
 from wattstep.report.html.thermal import sentences
 from wattstep.report.memory_tables import CACHE, CATEGORIES, category
+from wattstep.report.planned import planned_table, planned_title
 from wattstep.report.several import summary_of_all
 from wattstep.report.tables import Column, Row, Table, costs, groups, seconds, table
 from wattstep.report.terminal.folding import has_room, print_table
@@ -23,7 +24,6 @@ from wattstep.report.values import BYTES_NOTE, Shown, brief, plain, show
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Entry
-from wattstep.schema.report_rows import PlanCompared
 from wattstep.schema.run_report import RunReport
 
 _TOP_OPERATIONS = 12
@@ -161,41 +161,29 @@ def _list_row(name: str, shown: Sequence[Shown]) -> tuple[str, str, str, str]:
 
 
 def _print_planned(report: RunReport, console: Console, said: set[str]) -> None:
-    grid = planned_table(report)
+    grid = planned_grid(report)
     if grid is not None:
         console.print(grid)
 
 
-def planned_table(report: RunReport) -> RichTable | None:
+def planned_grid(report: RunReport) -> RichTable | None:
     """What the plan of a run predicted beside what came; None where it followed none."""
-    planned = report.planned
-    if planned is None:
+    texts = planned_table(report)
+    if texts is None:
         return None
-    grid = _grid(f"Predicted by its plan: {plain(planned.configuration)}, {planned_for(planned)}")
-    grid.add_column("metric")
-    grid.add_column(Text.assemble("predicted"), justify="right")
-    grid.add_column("this run", justify="right", no_wrap=True)
-    grid.add_column("status", no_wrap=True)
-    grid.add_column("inside?", no_wrap=True)
-    for row in planned.rows:
-        known = wording.metric_of(report, row.metric)
-        predicted, came = show(row.predicted, known.notation), show(row.measured, known.notation)
-        inside = "" if row.inside is None else ("yes" if row.inside else "no")
+    grid = _grid(planned_title(report))
+    for heading in texts.headings:
+        right = heading in ("predicted", "this run")
+        grid.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for metric, predicted, came, status, inside in texts.rows:
         grid.add_row(
-            Text(brief(known.label)),
-            Text(predicted.text, style=STYLES["predicted"]),
-            Text("missing" if came.missing else came.value),
-            _status(came.status),
+            Text(brief(metric)),
+            Text(predicted, style=STYLES["predicted"]),
+            Text(came),
+            _status(status),
             Text(inside, style="bold yellow" if inside == "no" else ""),
         )
     return grid
-
-
-def planned_for(planned: PlanCompared) -> str:
-    """The device and mode that a plan is for, and what the run has otherwise."""
-    mode = "" if planned.mode is None else f" in mode {plain(planned.mode)}"
-    changed = f"; not as planned: {', '.join(map(plain, planned.changed))}" * bool(planned.changed)
-    return f"on {plain(planned.device)}{mode}{changed}"
 
 
 def _print_course(report: RunReport, console: Console, said: set[str]) -> None:

@@ -20,7 +20,7 @@ from wattstep.report.divisions import Division, Part, divisions, named_layers, s
 from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.folding import keeps_words
-from wattstep.report.terminal.run import STYLES, planned_table
+from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
@@ -226,7 +226,7 @@ def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:
 
 
 def _planned(report: RunReport, console: Console, room: _Room) -> Grid | None:
-    return planned_table(report)
+    return planned_grid(report)
 
 
 def _bars(report: RunReport, console: Console, room: _Room) -> Grid | None:

@@ -6,7 +6,7 @@ import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -16,7 +16,6 @@ from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from wattstep.schema.run_documents import TrainingOptions
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
 
 SGD = "sgd,momentum=0.9,weight_decay=0.0005"
@@ -132,7 +131,7 @@ def predict(
                 workload=training.name,
                 title=training.title,
                 tokens_per_sample=training.tokens_per_sample,
-                options=cast("TrainingOptions", strategies.strategies),
+                options=strategies.strategies,
             ).to_dict()
             for one in predictions
         ]

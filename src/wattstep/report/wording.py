@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wattstep.report.machines import host, sensors, virtuality
 from wattstep.report.values import Shown, brief, plain, show
@@ -13,7 +12,7 @@ from wattstep.schema.figures import Metrics
 from wattstep.schema.metrics import HEADLINES as HEADLINES
 from wattstep.schema.metrics import METRICS
 from wattstep.schema.metrics import Metric as Metric
-from wattstep.schema.run_documents import ImportedFile
+from wattstep.schema.run_documents import ImportedFile, TrainingOptions
 from wattstep.schema.run_report import RunReport
 from wattstep.schema.workload import DataFacts
 
@@ -189,9 +188,9 @@ def _way(report: RunReport) -> dict[str, str]:
     }
 
 
-def strategies(options: Mapping[str, Any]) -> dict[str, str]:
+def strategies(options: TrainingOptions) -> dict[str, str]:
     """Strategies against running out of memory, in words that stand beside others; "" for one that is not used."""
-    last, rank, optimizer = (options.get(key) for key in ("train_last", "lora", "optimizer"))
+    last, rank, optimizer = options.get("train_last"), options.get("lora"), options.get("optimizer")
     return {
         "checkpointing": "checkpointing" if options.get("checkpointing") else "",
         "train_last": f"last {last} layers trained" if last else "",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError
 
@@ -161,6 +161,16 @@ class DataFacts:
     stands_for: str | None
     sha256: str
     samples: int
+
+
+class PreparedStrategies(TypedDict):
+    """Fields of `Preparation` that spare memory."""
+
+    checkpointing: bool
+    train_last: int | None
+    lora: int | None
+    optimizer: OptimizerSettings | None
+    offload: bool
 
 
 @dataclass(frozen=True, kw_only=True)

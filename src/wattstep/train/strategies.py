@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
+from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.settings import setting
-from wattstep.schema.workload import OPTIMIZERS, OptimizerSettings, check_strategies
+from wattstep.schema.workload import (
+    OPTIMIZERS,
+    OptimizerSettings,
+    PreparedStrategies,
+    check_strategies,
+)
 
 STRATEGIES = (
     "checkpointing",
@@ -64,15 +70,19 @@ class MemoryStrategies:
             OptimizerSettings.parse(self.optimizer)
 
     @property
-    def strategies(self) -> dict[str, Any]:
+    def strategies(self) -> TrainingOptions:
         """Those that are chosen, as they were given."""
         given = {name: getattr(self, name) for name in STRATEGIES}
-        return {name: value for name, value in given.items() if value not in (None, False)}
+        chosen = {name: value for name, value in given.items() if value not in (None, False)}
+        return cast("TrainingOptions", chosen)
 
     @property
-    def prepared(self) -> dict[str, Any]:
-        """Those that are chosen, as a `Preparation` takes them."""
-        chosen = self.strategies
-        if self.optimizer is not None:
-            chosen["optimizer"] = OptimizerSettings.parse(self.optimizer)
-        return chosen
+    def prepared(self) -> PreparedStrategies:
+        """All, as a `Preparation` takes them."""
+        return PreparedStrategies(
+            checkpointing=self.checkpointing,
+            train_last=self.train_last,
+            lora=self.lora,
+            optimizer=None if self.optimizer is None else OptimizerSettings.parse(self.optimizer),
+            offload=self.offload,
+        )

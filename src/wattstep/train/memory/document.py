@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from wattstep.recorded import device_memory as device
 from wattstep.recorded import memory
 from wattstep.recorded.instruments import instruments_on
 from wattstep.schema.figure import Figure, Status, counted, missing, weakest
 from wattstep.schema.footprint import Footprint, PeakPlace, StageMemory
-from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.workload import kind_of
 from wattstep.train.memory.life import FootprintSettings, Life, Stage
 from wattstep.train.memory.step import StepFootprint
@@ -37,7 +34,7 @@ def describe_life(settings: FootprintSettings, life: Life, limit: str | None = N
     allocator = instruments_on(str(life.about.get("engine", ""))).device_allocator
     about = life.about.copy()
     if settings.strategies:
-        about["strategies"] = cast("TrainingOptions", settings.strategies)
+        about["strategies"] = settings.strategies
     return Footprint(
         workload=about.pop("workload", settings.workload),
         title=about.pop("title", settings.workload),

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -175,6 +176,10 @@ def table(cache: Path, cases: list[str]) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def _mark(marks: dict[str, float], phase: str) -> None:
+    marks[phase] = time.thread_time()
+
+
 def extra(cases: list[str]) -> Iterator[str]:
     """Time of a plain step, of a forward pass within it and of a step with checkpointing, the least of some by turns."""
     yield "| workload | batch | plain step | its forward pass | with checkpointing | more, in forward passes |"
@@ -191,7 +196,7 @@ def extra(cases: list[str]) -> Iterator[str]:
         for _ in range(TURNS):
             marks: dict[str, float] = {}
             begin = time.thread_time()
-            plain.step(lambda phase, marks=marks: marks.update({phase: time.thread_time()}))
+            plain.step(partial(_mark, marks))
             steps.append(time.thread_time() - begin)
             forwards.append(marks["backward"] - marks["forward"])
             begin = time.thread_time()

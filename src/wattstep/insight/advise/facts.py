@@ -93,7 +93,17 @@ class Facts:
             "threads": threads or info.threads,
             "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
         }
-        given = (f" --{name} {value}" for name, value in options.items() if value)
+        chosen = info.options
+        options |= {
+            "train-last": chosen.get("train_last"),
+            "lora": chosen.get("lora"),
+            "optimizer": chosen.get("optimizer"),
+        }
+        given = [f" --{name} {value}" for name, value in options.items() if value]
+        if chosen.get("checkpointing"):
+            given.append(" --checkpointing")
+        if chosen.get("offload"):
+            given.append(" --offload")
         return f"wattstep run {info.workload}{''.join(given)}"
 
     @property

@@ -1,6 +1,7 @@
 """Strategies against running out of memory on this machine: what they take, measured beside predicted.
 
     python benchmarks/memory_strategies.py CACHE [WORKLOAD:BATCH ...] [--measure] [--write docs/memory-strategies.md]
+    python benchmarks/memory_strategies.py CACHE [WORKLOAD:BATCH ...] --extra
 
 `--measure` trains each workload with each strategy in a process of its own, with one thread, and keeps what it
 found in CACHE (one file each: what is there is not measured again). Measured are the peak of the process's
@@ -28,7 +29,7 @@ from wattstep.store import this_device
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.strategies import MemoryStrategies
 
-CASES: Final = ("vit-tiny:8", "resnet8:64", "squeezenet-224:8", "seq2seq:16")
+CASES: Final = ("vit-tiny:8", "resnet8:64", "squeezenet-224:8", "mobilenetv2:16", "seq2seq:16")
 WAYS: Final[dict[str, dict[str, Any]]] = {
     "plain": {},
     "checkpointing": {"checkpointing": True},
@@ -38,6 +39,7 @@ WAYS: Final[dict[str, dict[str, Any]]] = {
     "offload": {"offload": True},
 }
 STEADY: Final = 3
+TURNS: Final = 8
 BEGIN, END = "<!-- memory_strategies: begin -->", "<!-- memory_strategies: end -->"
 
 
@@ -48,11 +50,17 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--write", type=Path)
+    parser.add_argument(
+        "--extra", action="store_true", help="time of checkpointing beside a forward pass, by turns"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         name, batch = given.cases[0].split(":")
         print(json.dumps(measured(name, int(batch), WAYS[given.one])))
+        return
+    if given.extra:
+        print("\n".join(extra(given.cases)))
         return
     given.cache.mkdir(parents=True, exist_ok=True)
     for case in given.cases if given.measure else ():
@@ -155,10 +163,45 @@ def table(cache: Path, cases: list[str]) -> Iterator[str]:
                 cells += [
                     f"{real[key] / size:,.0f} {unit}",
                     f"{real[key] / plain[key] / batches:.2f}",
-                    f"{said[key] / size:,.0f} {unit}",
-                    f"{100 * (said[key] / real[key] - 1):+.0f} %",
                 ]
+                cells += (
+                    ["refused", "—"]
+                    if "refused" in said
+                    else [
+                        f"{said[key] / size:,.0f} {unit}",
+                        f"{100 * (said[key] / real[key] - 1):+.0f} %",
+                    ]
+                )
             yield f"| {' | '.join(cells)} |"
+
+
+def extra(cases: list[str]) -> Iterator[str]:
+    """Time of a plain step, of a forward pass within it and of a step with checkpointing, the least of some by turns."""
+    yield "| workload | batch | plain step | its forward pass | with checkpointing | more, in forward passes |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    engine = engines.find(engines.DEFAULT)
+    engine.load()
+    for case in cases:
+        name, batch = case.split(":")
+        plain, again = (
+            engine.prepare(workloads.find(name), _preparation(int(batch), WAYS[way]), threads=1)
+            for way in ("plain", "checkpointing")
+        )
+        steps, forwards, others = [], [], []
+        for _ in range(TURNS):
+            marks: dict[str, float] = {}
+            begin = time.thread_time()
+            plain.step(lambda phase, marks=marks: marks.update({phase: time.thread_time()}))
+            steps.append(time.thread_time() - begin)
+            forwards.append(marks["backward"] - marks["forward"])
+            begin = time.thread_time()
+            again.step()
+            others.append(time.thread_time() - begin)
+        step, forward, other = min(steps), min(forwards), min(others)
+        yield (
+            f"| {name} | {batch} | {step * 1e3:,.0f} ms | {forward * 1e3:,.0f} ms "
+            f"| {other * 1e3:,.0f} ms | {(other - step) / forward:.2f} |"
+        )
 
 
 if __name__ == "__main__":

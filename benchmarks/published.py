@@ -21,13 +21,14 @@ from torch import Tensor, nn
 from wattstep import devices, engines, workloads
 from wattstep.predict import Prediction, predictor_for
 from wattstep.predict.power import Ranged, power_of
+from wattstep.schema.step_graph import StepFamily
 from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
 SMALL, LARGE = 4, 64  # batch sizes of the paper
 VISION: Final = (
     "densenet40", "resnet50", "squeezenet", "vgg16", "xception", "inceptionv1", "alexnet",
 )  # fmt: skip
-SUITE: Final = (*VISION, "char-cnn", "dqn")
+SUITE: Final = (*VISION, "char-cnn", "dcgan", "dqn")
 GROWTH: Final = (2.2, 10.5)
 PAPER: Final = "TX2 paper"
 HEAD: Final = """# Predicted beside published
@@ -109,7 +110,7 @@ def predicted(name: str, batch: int) -> Prediction:
 
 
 @cache
-def _captured(name: str) -> object:
+def _captured(name: str) -> StepFamily:
     return engines.find("torch").capture(
         workloads.find(name), Preparation(batch_size=LARGE), "fp32"
     )

@@ -63,7 +63,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
         "arguments of a push source, which may be another package's"
     ),
     "report.tables:Table.more": "cells of a page's table as JSON, packed for its script",
-    "schema.channel:SensorRead.feed_settings": (
+    "schema.channel:SensorRead.push_settings": (
         "arguments of a push source, which may be another package's"
     ),
     "schema.figures:Metrics.rows": "rows for any table library",

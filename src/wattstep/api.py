@@ -114,8 +114,8 @@ def compare(
 ) -> Comparison | Matrix:
     """Compares runs: what differs, and how sure that is.
 
-    >>> found = wattstep.compare("runs/a", ["runs/b1", "runs/b2"])   # doctest: +SKIP
-    >>> print(*found.sentences, sep="\\n")                           # doctest: +SKIP
+    >>> comparison = wattstep.compare("runs/a", ["runs/b1", "runs/b2"])  # doctest: +SKIP
+    >>> print(*comparison.sentences, sep="\\n")                      # doctest: +SKIP
 
     Args:
         sides: Each a run, the report of one that was never recorded, a folder of runs of one
@@ -195,6 +195,11 @@ def predict(
     engine: str | None = None,
     precision: str = "fp32",
     mode: str | None = None,
+    accumulate: int = 1,
+    checkpointing: bool = False,
+    train_last: int | None = None,
+    lora: int | None = None,
+    offload: bool = False,
 ) -> Prediction:
     """Predicts what training a module costs on a device that is not here; nothing of it runs.
 
@@ -210,6 +215,11 @@ def predict(
         engine: Framework as the device's file names it; None: the one that its values are of.
         precision: Of the training: "fp32", "tf32", "bf16", "amp" or "amp-fp16".
         mode: Power mode of the device, e.g. "30W"; None: the one that its file is of.
+        accumulate: Batches whose gradients are added up before an update.
+        checkpointing: Whether blocks drop their activations, and compute them again.
+        train_last: Layers that train, the last ones; None: all.
+        lora: Rank of the updates of linear layers that alone train; None: none.
+        offload: Whether activations leave memory until the backward pass.
 
     Returns:
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
@@ -224,7 +234,15 @@ def predict(
     batch_size, source = _module_source(model, inputs, optimizer, classes)
     where = devices.find(device)
     check_device(where, engine=engine, precision=precision, mode=mode)
-    captured = engines.find("torch").capture(source, Preparation(batch_size=batch_size), precision)
+    preparation = Preparation(
+        batch_size=batch_size,
+        accumulate=accumulate,
+        checkpointing=checkpointing,
+        train_last=train_last,
+        lora=lora,
+        offload=offload,
+    )
+    captured = engines.find("torch").capture(source, preparation, precision)
     predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
     return predictor.at(batch_size)
 
@@ -590,8 +608,8 @@ def sweep(
 ) -> dict[str, Any]:
     """Trains every combination on this machine, each in a process of its own: what fits, at what cost.
 
-    >>> found = wattstep.sweep("lenet", [1, 16], steps=50)           # doctest: +SKIP
-    >>> [each["status"] for each in found["outcomes"]]               # doctest: +SKIP
+    >>> report = wattstep.sweep("lenet", [1, 16], steps=50)           # doctest: +SKIP
+    >>> [each["status"] for each in report["outcomes"]]               # doctest: +SKIP
 
     Args:
         workloads: One or more.

@@ -52,7 +52,7 @@ def test_a_plan_from_a_look_has_the_channels_that_sensors_find_on_the_board_itse
         for result in found.values()
         if isinstance(result, Present)
         for read in result.reads
-        if not read.feed
+        if not read.push_source
         for channel in read.channels
     }
     plan = make_agent_plan(look_at(root))

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import typer.testing  # noqa: F401 - typer loads before standard streams are captured
+from tests.command_line import wattstep as here
+from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
 
 from wattstep.cli import COMMANDS, run_command_line
@@ -383,3 +385,43 @@ def test_a_script_without_torch_is_profiled_without_torch(bare: Any, tmp_path: P
     ended = bare("profile", "--quiet", "script.py")
     assert (ended.code, ended.out) == (0, "ran\n"), ended.err
     shutil.rmtree(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("words", "id", "remedy"),
+    [
+        (
+            ["train.py", "profile", "--epochs", "3"],
+            "no-command",
+            "wattstep profile train.py --epochs 3",
+        ),
+        (["train.py"], "no-command", "wattstep profile train.py"),
+        (["--quiet", "run", "lenet"], "options-first", "wattstep run --quiet lenet"),
+        (["--out", "x y", "run", "lenet"], "options-first", "wattstep run --out 'x y' lenet"),
+        (["--frobnicate"], "no-command", "wattstep COMMAND --frobnicate"),
+        (["sho", "run"], "no-command", "did you mean show?"),
+        (["a-run"], "no-command", "wattstep show a-run"),
+        (["run", "lenet", "--out", "train.py"], "file-as-folder", "--out runs"),
+        (["profile", "--out", "train.py", "train.py"], "file-as-folder", "--out runs"),
+        (["memory", "a-run"], "run-not-workload", "wattstep show a-run"),
+        (["run", "train.py"], "script-not-workload", "wattstep profile train.py"),
+        (
+            ["predict", "lenet", "--device", "tx2"],
+            "needs-device",
+            "wattstep predict lenet --on tx2",
+        ),
+        (["predict", "lenet"], "needs-device", "wattstep predict lenet --on DEVICE"),
+    ],
+)
+def test_words_in_the_wrong_place_are_answered_with_what_to_write(
+    tmp_path: Path, words: list[str], id: str, remedy: str
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "a-run").mkdir()
+    (tmp_path / "a-run" / "run.json").write_text("{}")
+    done = here(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert remedy in line
+    as_json = [words[0], "--json", *words[1:]] if words[0] in COMMANDS else [*words, "--json"]
+    assert id_in(here(*as_json, cwd=tmp_path).stdout) == id

@@ -169,7 +169,9 @@ def test_on_a_full_disk_the_collector_ends_with_whole_rows_and_says_why(
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "sampling"))
     name = Channel(name="w", unit="W", kind="gauge", domain="unknown", role="test", source="test")
-    read = SensorRead(path="w", parser="feed", channels=(name,), feed="sources_of_tests:Wide")
+    read = SensorRead(
+        path="w", parser="feed", channels=(name,), push_source="sources_of_tests:Wide"
+    )
     collector = Collector(make_plan({"wide": Present(reads=(read,))}, 0.01), small_disk)
     collector.start()
     until(lambda: collector.lost() is not None)

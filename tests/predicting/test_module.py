@@ -58,6 +58,17 @@ def test_a_module_is_copied_and_never_run() -> None:
     assert float(breakdown["optimizer_state"]) == 2 * 4 * weights + steps
 
 
+def test_strategies_against_memory_are_predicted_of_it() -> None:
+    """The head alone trains, by momentum: 14 × 5 weights and 5 biases; two batches of 4 a step."""
+    predicted = wattstep.predict(Net(), (4, 3, 16, 16), device="tx2", train_last=1, accumulate=2)
+    assert float(predicted.memory_breakdown["optimizer_state"]) == 4 * (14 * 5 + 5)
+    assert predicted.samples == 8
+    report = predicted.report(workload="net")
+    assert report.options["accumulate"] == 2
+    throughput, step = report.metrics["throughput"], report.metrics["step_time"]
+    assert float(throughput) == pytest.approx(8 / float(step))  # type: ignore[arg-type]
+
+
 def test_shapes_of_convolutions_are_those_of_the_layers() -> None:
     graph = find("torch").capture(source(Net), Preparation(batch_size=1), "fp32").at(7)
     left = Convolution(

@@ -305,6 +305,23 @@ def test_what_cannot_be_predicted_is_said_in_a_line(device: str, precision: str,
         Predictor(family(), devices.find(device), precision=precision)
 
 
+def test_a_convolution_of_next_to_no_outputs_takes_at_most_a_wait_for_each_term_of_its_sums() -> (
+    None
+):
+    # As the last layer of a GAN's discriminator: 256 channels of 4x4 pixels to one score a sample.
+    last = replace(
+        convolution(4, inputs=256, outputs=1, side=4), input_size=(4, 4), output_size=(1, 1)
+    )
+    graph = replace(step(4), convolutions={1: last, 2: last}, flops=np.array([0.0, 32_768.0, 65_536.0, 0.0]))  # fmt: skip
+    work = work_of(graph)
+    values = Predictor(family(), TX2).fitted.values
+    seconds = step_time(work, values, peak=666e9, bandwidth=59.7e9).kernels
+    assert seconds[work.flops > 0].max() < 256 * 16 * 1e-6 + 0.1e-3
+    many = work_of(step(4))  # with 64 channels of 56x56 pixels nothing is bounded
+    held = step_time(many, values, peak=666e9, bandwidth=59.7e9).kernels
+    assert held[many.flops > 0].min() > 64 * 9 * 1e-6
+
+
 def test_tokens_are_told_of_workloads_that_have_them() -> None:
     prediction = Predictor(family(), TX2).at(16)
     report = prediction.report(workload="by hand", tokens_per_sample=256)

@@ -49,6 +49,18 @@ from torch._dynamo.utils import counters
 told = {name: sum(each.values()) for name, each in counters.items() if name in ("graph_break", "recompiles")}
 print("COUNTED", json.dumps({**told, "graphs": counters["stats"]["unique_graphs"]}))
 """
+IN_PLACE = """
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*layers)
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+model = Network()
+model.compile(backend="aot_eager")
+"""
 TELLING = ("warning", "graph break", "graph_break", "recompil")
 
 
@@ -56,6 +68,9 @@ TELLING = ("warning", "graph break", "graph_break", "recompil")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "train.py").write_text(SCRIPT)
+    lines = SCRIPT.split("\n")
+    (made,) = [line for line in lines if line.startswith("model = ")]
+    (folder / "in_place.py").write_text(SCRIPT.replace(made, IN_PLACE))
     return folder
 
 
@@ -96,3 +111,15 @@ def test_hooks_do_not_make_torch_compile_warn_or_compile_again(
     report = wattstep.load(folder / "runs" / run).report()
     assert report.steps.recorded == 60
     assert report.steps.traced  # traced steps hook most
+
+
+def test_a_model_compiled_in_place_is_compiled_as_without_us(folder: Path) -> None:
+    alone = trained(folder, "in_place.py")
+    assert alone[0]["graphs"] >= 1
+    profile = ("-m", "wattstep", "profile", "-q", "--name", "in-place", "--trace", "every:8")
+    assert trained(folder, *profile, "in_place.py") == alone
+    report = wattstep.load(folder / "runs" / "in-place").report()
+    assert report.steps.recorded == 60
+    assert report.steps.traced
+    assert {row.phase for row in report.phases} >= {"forward", "backward", "optimizer"}
+    assert any(row.layer == "Network" for row in report.layers)

@@ -124,7 +124,7 @@ def test_there_are_no_steps_and_it_is_said(program: Program, tmp_path: Path) -> 
     shown = " ".join(run.summary().split())
     assert "recorded from outside: no steps" in shown
     assert (
-        "Recorded from outside: its steps and operations cannot be told; wattstep profile" in shown
+        "Recorded from outside: its steps and operations are not known; wattstep profile" in shown
     )
     for known in ("Recorded time", "CPU time", "Peak memory", "Cores kept busy"):
         assert known in shown

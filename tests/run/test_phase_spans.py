@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
+from wattstep.schema.figure import Status
 from wattstep.schema.journal import Mark
 
 MS = 1_000_000
@@ -23,7 +24,9 @@ def spans(*steps: list[tuple[float, str]], length: float = 10.0) -> PhaseSpans |
     ]
     count = len(steps)
     start = (np.arange(count) * length * MS).astype(np.int64)
-    whole: Any = SimpleNamespace(start_ns=start, end_ns=start + int(length * MS))
+    whole: Any = SimpleNamespace(
+        status=Status.MEASURED, start_ns=start, end_ns=start + int(length * MS)
+    )
     columns: Any = SimpleNamespace(
         step=np.array([m[0] for m in marks], np.int64),
         t_ns=np.array([m[1] for m in marks], np.int64),

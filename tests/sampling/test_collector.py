@@ -31,8 +31,8 @@ def pushed_read(source: str, name: str, width: int = 1, **settings: object) -> S
         path=name,
         parser="feed",
         channels=tuple(channel(f"{name}{n}") for n in range(width)),
-        feed=f"sources_of_tests:{source}",
-        feed_settings=settings,
+        push_source=f"sources_of_tests:{source}",
+        push_settings=settings,
     )
 
 
@@ -97,10 +97,10 @@ def test_reads_of_push_sources_are_numbered_after_those_of_the_sampler() -> None
 
 def test_a_push_source_is_asked_for_rows_as_often_as_its_most_frequent_read() -> None:
     slow = SensorRead(
-        path="x", parser="feed", channels=(channel("x"),), feed="m:f", least_period_s=1.0
+        path="x", parser="feed", channels=(channel("x"),), push_source="m:f", least_period_s=1.0
     )
     fast = SensorRead(
-        path="y", parser="feed", channels=(channel("y"),), feed="m:f", least_period_s=0.02
+        path="y", parser="feed", channels=(channel("y"),), push_source="m:f", least_period_s=0.02
     )
     plan = make_plan({"one": Present(reads=(slow, fast))}, 0.01)
     assert plan.sources[0].period_s == 0.02
@@ -255,7 +255,7 @@ def test_a_push_source_with_a_mistake_in_it_is_lost_and_named(
 def test_a_push_source_that_is_not_there_is_lost_and_the_reason_said(
     feeding: Callable[..., Feeding], function: str
 ) -> None:
-    read = SensorRead(path="n", parser="feed", channels=(channel("n"),), feed=function)
+    read = SensorRead(path="n", parser="feed", channels=(channel("n"),), push_source=function)
     one = feeding(none=(read,))
     (news,) = one.collector.await_first_rows()
     assert "none was lost: " in news.text

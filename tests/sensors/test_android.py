@@ -168,7 +168,7 @@ def running(feed: PhoneSource) -> Iterator[tuple[list[Row], Callable[[Callable[[
 
 def first_values(found: Present) -> dict[str, float]:
     """One row of every read of a phone, in the channels' units."""
-    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].push_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: {row[0] for row in rows} == set(range(len(found.reads))))
     first: dict[int, Row] = {}
@@ -252,7 +252,7 @@ def test_the_serial_number_is_in_nothing_that_is_recorded(device):
     assert SERIAL not in str((phone.device, phone.notes))
     for read in phone.sensors["phone"].reads:
         assert SERIAL not in str((read.path, read.channels))
-        assert SERIAL in str(read.feed_settings)
+        assert SERIAL in str(read.push_settings)
     assert SERIAL not in str([v for v in phone.sensors.values() if isinstance(v, Absent)])
     nobody = probe("XYZ", device.adb).sensors["phone"]
     assert nobody == Absent(reason="no such phone is connected: adb devices lists those that are")
@@ -346,7 +346,7 @@ def test_a_charger_that_comes_online_is_seen_in_the_same_read(device):
     found = device.probe()["phone"]
     names = [read.channels[0].name for read in found.reads]
     battery = names.index("phone.battery.power")
-    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].push_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: any(row[0] == battery and row[3] and row[3][0] == 1_268_209 for row in rows))
         device.write("sys/class/power_supply/usb/online", "1\n")  # "Discharging" as before
@@ -392,7 +392,7 @@ def test_a_file_that_goes_away_or_turns_to_garbage_is_a_gap_in_its_channel_alone
     found = device.probe()["phone"]
     names = [read.channels[0].name for read in found.reads]
     gpu, zone = names.index("gpu.utilization"), names.index("thermal.big")
-    feed = open_source(**found.reads[0].feed_settings, period_s=0.1)
+    feed = open_source(**found.reads[0].push_settings, period_s=0.1)
     with running(feed) as (rows, wait):
         wait(lambda: any(row[0] == gpu and row[2] == 0 for row in rows))
         (device.root / MALI).unlink()

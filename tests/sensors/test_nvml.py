@@ -120,7 +120,7 @@ def feeds_of(found: Present | Absent) -> list[list[SensorRead]]:
     assert isinstance(found, Present), found
     groups: dict[str, list[SensorRead]] = {}
     for read in found.reads:
-        groups.setdefault(json.dumps(dict(read.feed_settings)), []).append(read)
+        groups.setdefault(json.dumps(dict(read.push_settings)), []).append(read)
     return list(groups.values())
 
 
@@ -147,7 +147,7 @@ def rows_of(reads: Sequence[SensorRead], *, most: int) -> list[Row]:
         if len(rows) >= most:
             stop.set()
 
-    make_source(**reads[0].feed_settings, period_s=0.001).run(emit, stop)
+    make_source(**reads[0].push_settings, period_s=0.001).run(emit, stop)
     return rows
 
 
@@ -400,12 +400,12 @@ values = {}
 for read in found.reads:
     stop = threading.Event()
     def emit(position, t_ns, code, raw):
-        key = read.feed_settings["quantities"][position]
+        key = read.push_settings["quantities"][position]
         if read.path.endswith(":" + key):
             for channel, number in zip(read.channels, raw):
                 values[channel.name] = [number * channel.scale, channel.limit, channel.observed_share]
         stop.set()
-    make_source(**read.feed_settings, period_s=1).run(emit, stop)
+    make_source(**read.push_settings, period_s=1).run(emit, stop)
 print(json.dumps(values))
 """
 

@@ -51,7 +51,7 @@ def rows_of(found: Present, number: int, count: int = 1) -> list[tuple[int, list
         if len(rows) == count:
             stop.set()
 
-    open_source(**read.feed_settings, period_s=0.01).run(emit, stop)
+    open_source(**read.push_settings, period_s=0.01).run(emit, stop)
     return rows
 
 

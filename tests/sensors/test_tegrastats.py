@@ -60,7 +60,7 @@ def rows_of(read: SensorRead, *, most: int, seconds: float = 5.0) -> list[Row]:
     timer = threading.Timer(seconds, stop.set)
     timer.start()
     try:
-        make_source(**read.feed_settings, period_s=0.02).run(emit, stop)
+        make_source(**read.push_settings, period_s=0.02).run(emit, stop)
     finally:
         timer.cancel()
     return rows

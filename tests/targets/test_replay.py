@@ -71,7 +71,7 @@ def played(one: ReplayHost, most: int = 10**6) -> list[Played]:
         if len(given) == most:
             stop.set()
 
-    Playing(**found.reads[0].feed_settings, period_s=0.01).run(emit, stop)
+    Playing(**found.reads[0].push_settings, period_s=0.01).run(emit, stop)
     first = given[0][1]
     return [(position, t_ns - first, code, values) for position, t_ns, code, values in given]
 
@@ -114,7 +114,7 @@ def test_as_fast_as_possible_no_row_is_waited_for(log: Path, speed: str, rows: i
     stop = threading.Event()
     stop.set()
     given: list[int] = []
-    feed = Playing(**found.reads[0].feed_settings, period_s=0.01)
+    feed = Playing(**found.reads[0].push_settings, period_s=0.01)
     feed.run(lambda position, t_ns, code, values: given.append(t_ns), stop)
     assert len(given) == rows
 

@@ -68,7 +68,7 @@ def test_a_run_has_the_steps_that_were_asked_for(run: Run) -> None:
 
 def test_warm_up_and_traced_steps_do_not_count(run: Run) -> None:
     steps = run.series.steps
-    clean = steps.seconds[~(steps.warmup | steps.traced | steps.settling)]
+    clean = steps.seconds[~(steps.warmup | steps.traced | steps.after_traced)]
     figure = run.metrics()["step_time"]
     assert figure.value == pytest.approx(clean.mean(), rel=1e-9)
     assert figure.n == len(clean)

@@ -11,8 +11,8 @@ import numpy as np
 from wattstep.attribution.codes import Codes, compact
 from wattstep.attribution.quantities import (
     RAIL,
+    AttributedQuantity,
     Bounded,
-    Quantity,
     Side,
     holding,
     takes_nothing,
@@ -67,7 +67,7 @@ class Breakdown:
     step_s: float
     cores: int
     whose: str
-    quantities: Mapping[str, Quantity]
+    quantities: Mapping[str, AttributedQuantity]
     absent: Mapping[str, str]
     allocated: FloatArray
     allocator: str
@@ -215,7 +215,7 @@ class Breakdown:
         off: FloatArray = np.abs(change).sum(axis=1)
         return off
 
-    def _whole(self, quantity: Quantity) -> FloatArray:
+    def _whole(self, quantity: AttributedQuantity) -> FloatArray:
         windows, phases = quantity.unattributed.shape
         cell = self.window.astype(np.int64) * phases + self.phase
         sums = np.bincount(cell, quantity.rows, minlength=windows * phases)
@@ -279,7 +279,7 @@ class Breakdown:
         )
 
     def _left_out(
-        self, quantity: Quantity, grouped: _Grouped, chosen: BoolArray
+        self, quantity: AttributedQuantity, grouped: _Grouped, chosen: BoolArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Cost of rows that have no figure of their own, of a quantity.
 
@@ -313,14 +313,14 @@ class Breakdown:
         )
         return next(sums), next(sums), none
 
-    def _least(self, quantity: Quantity) -> float:
+    def _least(self, quantity: AttributedQuantity) -> float:
         """Rounding error: nothing beside all of a quantity that a window has."""
         whole = float(np.abs(quantity.rows).sum() + np.abs(quantity.unattributed).sum())
         return NOTHING * whole / self.windows
 
     def _resolved(
         self,
-        quantity: Quantity,
+        quantity: AttributedQuantity,
         value: float,
         half_width: float,
         seconds: float,
@@ -336,7 +336,9 @@ class Breakdown:
             return missing(quantity.unit, reason)
         return self._figure(quantity, value, half_width, seconds, moved)
 
-    def _loose(self, quantity: Quantity, value: float, moved: FloatArray | None) -> str | None:
+    def _loose(
+        self, quantity: AttributedQuantity, value: float, moved: FloatArray | None
+    ) -> str | None:
         """Reason why a value is not told that would be another by other clocks; None where it is."""
         if quantity.moved is None or moved is None:
             return None
@@ -345,7 +347,7 @@ class Breakdown:
             return None
         return clock.reason(value, moved, quantity.unit)
 
-    def _unresolved_of(self, quantity: Quantity, columns: Sequence[int]) -> str | None:
+    def _unresolved_of(self, quantity: AttributedQuantity, columns: Sequence[int]) -> str | None:
         """Reason why the unattributed cost of some phases cannot be distinguished; None where it can."""
         if quantity.sensor is None:
             return None
@@ -367,10 +369,10 @@ class Breakdown:
         off_s[0, columns] = self.unattributed_off_s[columns]
         return float(self._off_by_cost(seconds, off_s)[0])
 
-    def _seconds_of(self, columns: Sequence[int], quantity: Quantity) -> float:
+    def _seconds_of(self, columns: Sequence[int], quantity: AttributedQuantity) -> float:
         return float(self._idle_of(quantity)[:, columns].sum(axis=1).mean())
 
-    def _idle_of(self, quantity: Quantity) -> FloatArray:
+    def _idle_of(self, quantity: AttributedQuantity) -> FloatArray:
         """Time of the rests in s, as far as a quantity has them: of a GPU's, that it was idle."""
         if quantity.taking is not None:
             return quantity.taking.unattributed_s
@@ -422,7 +424,7 @@ class Breakdown:
 
     def _figure(
         self,
-        quantity: Quantity,
+        quantity: AttributedQuantity,
         value: float,
         half_width: float,
         seconds: float,
@@ -458,7 +460,7 @@ class Breakdown:
             return replace(figure, method=f"{quantity.method}; {ONE_WINDOW}")
         return quantity.moved.clock.widened(figure, moved)
 
-    def _total(self, quantity: Quantity) -> float:
+    def _total(self, quantity: AttributedQuantity) -> float:
         """Cost of a mean clean step, of a quantity."""
         return float(quantity.rows.sum() + quantity.unattributed.sum()) / self.windows
 

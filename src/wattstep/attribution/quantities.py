@@ -93,7 +93,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantity:
+class AttributedQuantity:
     """Something that is attributed to rows.
 
     Attributes:
@@ -194,7 +194,7 @@ def holding(figure: Figure, values: FloatArray) -> Figure:
     return replace(figure, low=low, high=max(figure.high, float(values.max()) + above))
 
 
-def takes_nothing(quantity: Quantity, taking: Taking, windows: int) -> Figure:
+def takes_nothing(quantity: AttributedQuantity, taking: Taking, windows: int) -> Figure:
     """The figure of rows that a quantity cannot belong to."""
     return Figure(
         value=0.0, unit=quantity.unit, low=0.0, high=0.0, confidence=CONFIDENCE, n=windows,

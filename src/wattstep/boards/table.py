@@ -53,7 +53,7 @@ class Rail:
 
     @property
     def range_w(self) -> float | None:
-        """Highest power in W that its INA3221 can show, at the voltage of its quantum, or None."""
+        """Highest power in W that its INA3221 can show, at the voltage of that step, or None."""
         if self.quantum_w is None or self.chip in ("ina238", "pmic"):
             return None
         return INA3221_STEPS * self.quantum_w

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from wattstep.cli.saying import REFUSED, refuse, say
-from wattstep.errors import UnrecordedInterrupt, WattstepError
+from wattstep.errors import InvalidValueError, UnrecordedInterrupt, WattstepError
 from wattstep.schema.failures import contained
 
 # A command is a function in a file of its own; the file loads only when the command is listed
@@ -58,6 +60,9 @@ STOPPED = 130
 FAILED = 70  # as EX_SOFTWARE of sysexits.h
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
+_OWN_OPTIONS: Final = (
+    "--version", "--help", "-h", "--install-completion", "--show-completion",
+)  # fmt: skip
 _HELP = (
     "What it costs to train a neural network: time, energy, memory, down to the operation. "
     "Every number says whether it was measured."
@@ -71,8 +76,9 @@ def run_command_line() -> int:
         0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; or the profiled script's own.
     """
     try:
+        check_order(sys.argv[1:])
         _call(_app(_needed(sys.argv[1:])))
-    except WattstepError as error:  # of defaults: no command has begun
+    except WattstepError as error:  # of words and defaults: no command has begun
         _dump(error, "--json" in sys.argv)
         say(f"wattstep: {error}")
         return REFUSED
@@ -141,7 +147,48 @@ def _call(app: typer.Typer) -> None:
         whole: Any = typer.main.get_command(_app(COMMANDS))
         return whole.commands
 
-    group(default_map=defaults(group.commands, os.environ, Path.cwd(), every))
+    group(prog_name="wattstep", default_map=defaults(group.commands, os.environ, Path.cwd(), every))
+
+
+def check_order(words: Sequence[str]) -> None:
+    """Refuses what stands where the command belongs, with the command line as it should be.
+
+    Args:
+        words: After `wattstep`.
+
+    Raises:
+        InvalidValueError: The first word is neither a command nor an option of `wattstep` itself.
+    """
+    first, rest = (words[0], words[1:]) if words else ("", ())
+    if first in (*COMMANDS, *_OWN_OPTIONS, "") or first.partition("=")[0] in _OWN_OPTIONS:
+        return
+    if first.startswith("-"):
+        at = next((n for n, word in enumerate(words) if word in COMMANDS), None)
+        if at is None:
+            raise InvalidValueError(
+                f"{first}: the command comes first, its options after it: wattstep COMMAND {first} "
+                "(wattstep --help lists the commands)",
+                id="no-command",
+            )
+        line = shlex.join(["wattstep", words[at], *words[:at], *words[at + 1 :]])
+        raise InvalidValueError(
+            f"{first}: options stand after the command: {line}", id="options-first"
+        )
+    if first.endswith(".py"):
+        own = [word for word in rest if word != "profile"]
+        line = shlex.join(["wattstep", "profile", first, *own])
+        raise InvalidValueError(
+            f"{first} is no command; to record a script: {line}", id="no-command"
+        )
+    if Path(first, "run.json").exists():
+        raise InvalidValueError(
+            f"{first} is a run, and no command: wattstep show {shlex.quote(first)}", id="no-command"
+        )
+    close = difflib.get_close_matches(first, COMMANDS, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise InvalidValueError(
+        f"there is no command {first}: {hint}(wattstep --help lists them)", id="no-command"
+    )
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import Json
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 def boards(
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[NAME]", help="One board; all where not given."),
+        typer.Argument(
+            autocompletion=completing.boards,
+            metavar="[NAME]",
+            help="One board; all where not given.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

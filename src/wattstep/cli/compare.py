@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.lean import lean
 from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.screen import screen
@@ -25,6 +26,7 @@ def compare(
     paths: Annotated[
         list[str],
         typer.Argument(
+            autocompletion=completing.runs,
             metavar=f"A B [C...] | A... {WITH} B... [{WITH} C...]",
             help="Runs, or folders of runs of one configuration: two sides in full, more as a "
             "matrix; one folder alone is split by configuration.",

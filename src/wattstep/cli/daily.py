@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import OUT, Batches, Json, Quiet, parse_batches
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import absolute, with_settings
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
     of=DailySettings,
 )  # fmt: skip
 def daily(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="One that has classes.")],
+    workload: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completing.workloads, metavar="WORKLOAD", help="One that has classes."
+        ),
+    ],
     batch: Batches = "4,16,64",
     out: Annotated[
         Optional[Path],  # noqa: UP045

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import Json
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def devices(
     name: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(
+            autocompletion=completing.devices,
             metavar="[NAME]",
             help="One device, or a TOML file of your own; all where not given.",
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def export(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs, or folders that hold runs."),
+        typer.Argument(autocompletion=completing.runs, metavar="RUN...", help="Runs, or folders that hold runs."),
     ],
     to: Annotated[
         str,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.cli.sweep import (
@@ -43,7 +44,12 @@ STEPS = 2
 )
 def fits(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite. Or all.")
+        list[str],
+        typer.Argument(
+            autocompletion=completing.workloads,
+            metavar="NAME...",
+            help="Workloads; see suite. Or all.",
+        ),
     ],
     batch: Batches = "1,4,16",
     memory_limit: MemoryLimit = None,

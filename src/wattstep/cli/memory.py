@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import (
     OUTPUT,
     Batches,
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     "classes", "image_size", "threads", "seed", "data_dir", "evaluation", "memory_limit", "output", "json", "quiet",
 )  # fmt: skip
 def memory(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Workloads; see suite.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            autocompletion=completing.workloads, metavar="NAME...", help="Workloads; see suite."
+        ),
+    ],
     batch: Batches = "4",
     processor: Annotated[
         str, typer.Option(help="cpu, or cuda for the memory of a GPU.", metavar="NAME")

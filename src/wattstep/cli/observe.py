@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say_failures
@@ -24,7 +25,9 @@ def observe(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Runs, folders that hold runs, sweeps, daily trainings."
+            autocompletion=completing.runs,
+            metavar="RUN...",
+            help="Runs, folders that hold runs, sweeps, daily trainings.",
         ),
     ],
     only: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Optional, TextIO
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RunExistsError
 
@@ -66,6 +67,7 @@ MemoryLimit = Annotated[
 Runs = Annotated[
     Optional[list[Path]],  # noqa: UP045
     typer.Argument(
+        autocompletion=completing.runs,
         metavar="[RUN...]",
         help="Runs, or folders that hold runs. [default: the newest run in runs]",
     ),
@@ -81,9 +83,14 @@ def run_folder(out: Path, name: str | None, made_up: str) -> str:
     """Path of the folder of a new run.
 
     Raises:
-        InvalidValueError: `out` is a run itself, or `name` is no plain name.
+        InvalidValueError: `out` is a file or a run itself, or `name` is no plain name.
         RunExistsError: It is taken.
     """
+    if out.exists() and not out.is_dir():
+        raise InvalidValueError(
+            f"--out {out} is a file: it names the folder in which runs are written, e.g. --out runs",
+            id="file-as-folder",
+        )
     if (out / "run.json").exists():
         raise InvalidValueError(
             f"{out} is a run already: --out names the folder in which runs are written",

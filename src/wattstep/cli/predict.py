@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, cast
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import Batches, Json, Quiet, parse_batches
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
@@ -30,18 +31,24 @@ def predict(
     what: Annotated[
         str,
         typer.Argument(
+            autocompletion=completing.workloads,
             metavar="WORKLOAD|FILE.py:make",
             help="A workload of the suite, or a function of a file that gives a torch module.",
         ),
     ],
     on: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
             "--on",
             help="Device, see devices; its file; or this, once calibrated.",
             metavar="DEVICE",
+            autocompletion=completing.devices,
         ),
-    ],
+    ] = None,
+    device_: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--device", hidden=True),
+    ] = None,
     batch: Batches = "4,16,64",
     input_: Annotated[
         Optional[str],  # noqa: UP045
@@ -83,6 +90,12 @@ def predict(
     from wattstep.store import this_device
     from wattstep.train.strategies import MemoryStrategies
 
+    if on is None:
+        named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
+        raise InvalidValueError(
+            f"{named}: wattstep predict {what} --on {device_ or 'DEVICE'} (wattstep devices lists them)",
+            id="needs-device",
+        )
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)

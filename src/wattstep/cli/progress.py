@@ -26,11 +26,10 @@ from rich.text import Text
 
 from wattstep.cli.saying import say
 from wattstep.report.sweep_table import spell_duration
-from wattstep.train.environment.crowding import as_note
-from wattstep.train.loop import Progress as Stage
 
 if TYPE_CHECKING:
     from wattstep.cli.live_view import Beside
+    from wattstep.train.loop import Progress as Stage
 
 SHOWN_FROM_S = 2.0  # what takes less is over before anybody asks
 LEAST_SHARE = 0.03  # done before its time says how long the others take
@@ -66,6 +65,9 @@ class Warned:
         Args:
             notes: What it says.
         """
+        # Loads the recorder, which commands that only read runs do without.
+        from wattstep.train.environment.crowding import as_note
+
         for text in self._held:
             if text not in notes and as_note(text) not in notes:
                 say(f"wattstep: warning: {text}")

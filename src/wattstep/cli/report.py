@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
 from wattstep.cli.lean import lean
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
-from wattstep.errors import DamagedRunError, RecordingError, error_of
+from wattstep.errors import DamagedRunError, InvalidValueError, RecordingError, error_of
 from wattstep.report.values import plain
 from wattstep.schema.failures import Failures
 
@@ -28,7 +29,9 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...", help="Runs, folders that hold runs, sweeps, daily trainings."
+            autocompletion=completing.runs,
+            metavar="RUN...",
+            help="Runs, folders that hold runs, sweeps, daily trainings.",
         ),
     ],
     output: Annotated[Path, typer.Option(*OUTPUT, help="The HTML file.")] = Path("report.html"),
@@ -157,6 +160,11 @@ def _written(output: Path, write: Callable[[], None]) -> None:
         with lean():
             write()
     except OSError as error:
+        if output.is_dir():
+            raise InvalidValueError(
+                f"--output {output} is a folder: give the page a name, e.g. {output / 'report.html'}",
+                id="folder-as-file",
+            ) from error
         raise RecordingError(f"{output} cannot be written: {error.strerror or error}") from error
 
 

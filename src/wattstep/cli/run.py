@@ -12,6 +12,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import (
     Batches,
     Cooldown,
@@ -49,7 +50,11 @@ def run(
     context: typer.Context,
     names: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="NAME...", help="Workloads; see suite. With --plan its own."),
+        typer.Argument(
+            autocompletion=completing.workloads,
+            metavar="NAME...",
+            help="Workloads; see suite. With --plan its own.",
+        ),
     ] = None,
     batch: Batches = "4",
     precision: Precisions = "fp32",

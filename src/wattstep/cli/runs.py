@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.cli import completing
 from wattstep.cli.options import Json
 from wattstep.cli.saying import say, say_failures
 from wattstep.report.values import plain
@@ -29,6 +30,7 @@ def runs(
     action: Annotated[
         str,
         typer.Argument(
+            autocompletion=lambda: ["list", "show"],
             metavar="[list|show]",
             help="list; or show, as wattstep show does (--json: the run's files and its run.json).",
         ),
@@ -36,6 +38,7 @@ def runs(
     path: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Argument(
+            autocompletion=completing.runs,
             metavar="[PATH]",
             help="Folder of runs to list, or the run to show. [default: runs, or its newest run]",
         ),

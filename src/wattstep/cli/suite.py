@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import Json, Quiet
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError, WattstepError
@@ -34,7 +35,11 @@ def suite(
     data_dir: str | None,
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[NAME]", help="One workload; all where not given."),
+        typer.Argument(
+            autocompletion=completing.workloads,
+            metavar="[NAME]",
+            help="One workload; all where not given.",
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,

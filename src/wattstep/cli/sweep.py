@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 import typer
 
 from wattstep.api import SWEEP_STEPS as LEAST_STEPS
+from wattstep.cli import completing
 from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
 from wattstep.cli.saying import refuse, say_failures
 from wattstep.cli.settings_options import absolute, with_settings
@@ -49,7 +50,11 @@ Threads = Annotated[
 def sweep(
     names: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[NAME...]", help="Workloads; see suite. [default: all]"),
+        typer.Argument(
+            autocompletion=completing.workloads,
+            metavar="[NAME...]",
+            help="Workloads; see suite. [default: all]",
+        ),
     ] = None,
     workloads: Annotated[
         Optional[str],  # noqa: UP045

@@ -22,7 +22,9 @@ RECENT_NS: Final = 30 * 10**9
 MOST_BINS: Final = 128
 WORK_OUT_NS: Final = 2 * 10**9
 NO_STEP: Final = "no step was done yet"
-NONE_COUNTS: Final = "no step that counts was done yet: all were warm-up, traced or settling"
+NONE_COUNTS: Final = (
+    "no step that counts was done yet: all were warm-up, traced, or came right after a traced one"
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

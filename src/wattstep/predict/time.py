@@ -22,6 +22,10 @@ from wattstep.schema.arrays import FloatArray
 OVERLAP: Final = 4.0  # exponent of the norm that stands for the longer of two queues
 PRODUCT_EFFICIENCY: Final = 0.5
 READS_OF_WEIGHTS: Final = 3.0
+# Values of a result below which efficiencies say nothing: no training of the fit had so few. Such a
+# kernel takes at most what waiting for memory once for each term of its sums does; the wait is an estimate.
+FEW_OUTPUTS: Final = 512
+WAIT_S: Final = 1e-6
 
 Values = Mapping[str, Mapping[str, float]]
 
@@ -132,5 +136,9 @@ def _convolutions(
         efficiency = efficiency * parallel / (parallel + shared["half_parallel"])
         efficiency = efficiency * np.where(work.unaligned[mine] > 0, own["unaligned"], 1.0)
         moved = moved + READS_OF_WEIGHTS * work.weights[mine]
-    seconds: FloatArray = work.flops[mine] / (peak * efficiency) + moved / bandwidth
+    computing = work.flops[mine] / (peak * efficiency)
+    if kind != DEPTHWISE:  # of so few that a thread each may wait for memory at each multiply-add
+        few = work.rows[mine] * work.columns[mine] < FEW_OUTPUTS
+        computing = np.where(few, np.minimum(computing, work.depth[mine] * WAIT_S), computing)
+    seconds: FloatArray = computing + moved / bandwidth
     return seconds

@@ -25,8 +25,8 @@ class PushSource(Protocol):
     """Gives the rows of reads that no file gives.
 
     It runs in the collector, an ordinary process beside the sampler, in a thread of its
-    own. It is made by the function that `SensorRead.feed` names, called with
-    `SensorRead.feed_settings` as keyword arguments and `period_s`, the time between rows that is
+    own. It is made by the function that `SensorRead.push_source` names, called with
+    `SensorRead.push_settings` as keyword arguments and `period_s`, the time between rows that is
     wanted.
     """
 

@@ -328,8 +328,8 @@ def _in_use(gpu: Mapping[str, Figure], used: float) -> dict[str, Figure]:
     if excess <= 0:
         return dict(gpu)
     free = f"gpu_{memory.ALLOCATOR_FREE}"
-    kept = (gpu[free].value or 0.0) - excess if free in gpu else -1.0
-    if kept >= 0:
+    still_free = (gpu[free].value or 0.0) - excess if free in gpu else -1.0
+    if still_free >= 0:
         words = f"{gpu[free].method}, and what had gone back to the driver by then"
-        return {**gpu, free: replace(gpu[free], value=kept, method=words)}
+        return {**gpu, free: replace(gpu[free], value=still_free, method=words)}
     return {name: missing("B", _OTHER_MOMENT) for name in gpu}

@@ -22,8 +22,8 @@ LEAST_LEVELS = 5  # distinct values: fewer are those of a load as well as of a s
 LEAST_STEPS = 3  # between values: fewer show no common one
 MOST_STEPS = 1000  # are looked at: more would take time and tell no more
 BASES = 40
-ALMOST_ALL = 0.97  # of the differences are multiples of a quantum
-NEAR = 0.1  # of a quantum: as near as a multiple has to be
+ALMOST_ALL = 0.97  # of the differences are multiples of a resolution
+NEAR = 0.1  # of a resolution: as near as a multiple has to be
 MOST_MULTIPLES = 12  # beyond, a multiple of anything is near
 SLOWER = 1.9  # sample spacings: from here on, the source is slower than it is read
 HARDLY_ANY = 0.05  # of the samples: as many repeat a value by chance
@@ -54,13 +54,13 @@ class Refresh:
 def refresh(
     t_ns: IntArray, value: FloatArray, source: str, least: float = 0.0, status: Status | None = None
 ) -> Refresh:
-    """The true update interval and quantum of a channel.
+    """The true update interval and resolution of a channel.
 
     Args:
         t_ns: Times of the samples in ns, increasing, shape (n,).
         value: The samples; NaN: failed read.
         source: What they were read from.
-        least: The unit of the source's integers (1 mW): no quantum is smaller.
+        least: The unit of the source's integers (1 mW): no resolution is smaller.
         status: Of the samples; None: measured.
     """
     known = np.isfinite(value)
@@ -188,7 +188,7 @@ def resolution_of(value: FloatArray, least: float = 0.0) -> float | None:
     """The common step of values: nearly all differences are multiples of it; None where none is.
 
     Values are rounded to the integers of the source and a product of current and voltage, so that
-    a multiple is met within a tenth of the quantum, or one integer. A few levels are those of a
+    a multiple is met within a tenth of the resolution, or one integer. A few levels are those of a
     load as well as of a sensor, and show no step of it, unless they are its multiples in a row.
 
     Args:
@@ -238,7 +238,7 @@ def _common_step(value: FloatArray, least: float) -> float | None:
 
 
 def _fitted(steps: FloatArray, resolution: float, tolerance: float) -> float | None:
-    """The quantum made exact, if nearly all differences are multiples of it."""
+    """The resolution made exact, if nearly all differences are multiples of it."""
     near = steps[steps <= (MOST_MULTIPLES + 0.5) * resolution]
     if not len(near):
         return None

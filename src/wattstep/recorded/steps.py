@@ -96,7 +96,7 @@ class Steps:
         return (self.end_ns - self.start_ns).astype(np.float64) * 1e-9
 
     @property
-    def settling(self) -> BoolArray:
+    def after_traced(self) -> BoolArray:
         """The step after a traced one: caches and allocator find back to their habits in it."""
         after = np.zeros(len(self.index), bool)
         if not self.only_traced:
@@ -112,14 +112,14 @@ class Steps:
             return "no step is left: all that were traced count as warm-up"
         if self.looking is not None and (self.warmup | self.looking).all():
             return "no clean step was recorded: it ended before the governor had decided"
-        if (self.warmup | self.traced | self.settling).all():
-            return "no clean step was recorded: all were warm-up, traced or settling"
+        if (self.warmup | self.traced | self.after_traced).all():
+            return "no clean step was recorded: all were warm-up, traced, or came right after a traced one"
         return f"no clean step is left: all were left out as {self.excluded_as} (--exclude)"
 
     @property
     def clean(self) -> BoolArray:
         """Steps that time, throughput and energy rest on."""
-        left_out = self.warmup | (self.traced & (not self.only_traced)) | self.settling
+        left_out = self.warmup | (self.traced & (not self.only_traced)) | self.after_traced
         if self.looking is not None:
             left_out |= self.looking
         return ~left_out if self.excluded is None else ~(left_out | self.excluded)

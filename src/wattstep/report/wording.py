@@ -280,7 +280,7 @@ def cautions(report: RunReport) -> list[Caution]:
         what = "All of it was" if report.operations_of == RECORDING else "All steps were"
         texts.append((False, f"{what} traced: the profiler's own cost is in the figures."))
     elif attached(report):
-        texts.append((False, "Recorded from outside: its steps and operations cannot be told; "
+        texts.append((False, "Recorded from outside: its steps and operations are not known; "
                              "wattstep profile SCRIPT records them."))  # fmt: skip
     elif report.imported and figures_of(report) == RECORDING:
         texts.append((False, "There are no steps: figures are of the whole recording."))

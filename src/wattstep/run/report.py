@@ -255,7 +255,7 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
         warmup=int(steps.warmup.sum()),
         clean=0 if steps.only_traced else int(steps.clean.sum()),
         traced=int(steps.traced.sum()),
-        settling=int((steps.settling & ~steps.warmup & ~steps.traced).sum()),
+        settling=int((steps.after_traced & ~steps.warmup & ~steps.traced).sum()),
         exploring=None if steps.looking is None else int(steps.looking.sum()),
         disturbed=int(flags.disturbed[all_clean].sum()) if seen else None,
         throttled=throttled or None,

@@ -77,8 +77,8 @@ def make_timeline(
     span = steps.span_ns or series.recorded_ns
     notes = [steps.absent, "" if channels else series.without("nothing was sampled")]
     if (reason := breakdown.reason) is not None:
-        told = reason == steps.absent or "no operations" in reason
-        notes.append(reason if told else f"no operations: {reason}")
+        complete = reason == steps.absent or "no operations" in reason
+        notes.append(reason if complete else f"no operations: {reason}")
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
         many = "a traced step" if left == 1 else f"{left:,} traced steps"
         notes.append(f"operations of {many} with other phases are left out")

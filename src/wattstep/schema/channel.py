@@ -77,10 +77,10 @@ class SensorRead:
         least_period_s: Never read more often than this, whatever the sampler's period; reads
             whose cost or resolution makes finer ticks pointless say so here.
         slow: It takes milliseconds: the ticks must not wait for it.
-        feed: What gives the rows where no file does: "module:function", see `wattstep.record.push_sources`.
+        push_source: What gives the rows where no file does: "module:function", see `wattstep.record.push_sources`.
             Such a read has the parser "feed", and `path` is only what the record calls it.
-        feed_settings: What that function is called with, JSON-ready. Reads of a sensor with the
-            same feed and settings are given by one feed.
+        push_settings: What that function is called with, JSON-ready. Reads of a sensor with the
+            same source and settings are given by one source.
     """
 
     path: str
@@ -89,8 +89,8 @@ class SensorRead:
     channels: tuple[Channel, ...]
     least_period_s: float = 0.0
     slow: bool = False
-    feed: str = ""
-    feed_settings: Mapping[str, Any] = field(default_factory=dict)
+    push_source: str = ""
+    push_settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

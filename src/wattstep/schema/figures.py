@@ -28,16 +28,16 @@ class UnknownFigureError(KeyError):
         return f"there is no figure {name!r} here{hint}"
 
 
-def _spelt(name: str, entry: Entry, told: dict[str, str]) -> str:
-    """An entry in words; `told` holds each reason with the name under which it was told first."""
+def _spelt(name: str, entry: Entry, first: dict[str, str]) -> str:
+    """An entry in words; `first` has each reason with the name under which it came first."""
     if isinstance(entry, Figure):
-        if entry.missing and told.setdefault(str(entry.reason), name) != name:
-            return f"missing: as for {told[str(entry.reason)]}"
+        if entry.missing and first.setdefault(str(entry.reason), name) != name:
+            return f"missing: as for {first[str(entry.reason)]}"
         return str(entry)
     if isinstance(entry, Mapping):
-        parts = [f"{key} {_spelt(name, figure, told)}" for key, figure in entry.items()]
+        parts = [f"{key} {_spelt(name, figure, first)}" for key, figure in entry.items()]
         return "; ".join(parts) or "none"
-    return "; ".join(_spelt(name, figure, told) for figure in entry)
+    return "; ".join(_spelt(name, figure, first) for figure in entry)
 
 
 class Figures(Mapping[str, Any]):
@@ -71,8 +71,8 @@ class Figures(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """A line a figure, as a prompt or a notebook shows them."""
-        told: dict[str, str] = {}
-        lines = [f"  {name}: {_spelt(name, entry, told)}" for name, entry in self._entries.items()]
+        first: dict[str, str] = {}
+        lines = [f"  {name}: {_spelt(name, entry, first)}" for name, entry in self._entries.items()]
         return "\n".join([f"{type(self).__name__}:", *lines])
 
     def figure(self, name: str) -> Figure | None:

@@ -56,6 +56,18 @@ def check_name(name: str) -> None:
         InvalidValueError: There is no such workload.
     """
     if name not in _entries() and name not in _added():
+        if Path(name, "run.json").exists():
+            raise InvalidValueError(
+                f"{name} is a run, and this takes a workload (wattstep suite lists them); what the run "
+                f"cost, memory too: wattstep show {name} --full",
+                id="run-not-workload",
+            )
+        if name.endswith(".py"):
+            raise InvalidValueError(
+                f"{name} is a script, and this takes a workload (wattstep suite lists them); to record "
+                f"it: wattstep profile {name}; to predict a network of it: wattstep predict {name}:make",
+                id="script-not-workload",
+            )
         close = difflib.get_close_matches(name.lower(), names(), n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise InvalidValueError(

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.comparison.made import recorded
+from tests.reports.pages.tree import tree
 
 from wattstep.insight.compare.comparing import compare
+from wattstep.insight.compare.configuration import check_across
 from wattstep.insight.compare.process import Process
-from wattstep.insight.compare.sides import sides_of
+from wattstep.insight.compare.sides import gathered, sides_of
+from wattstep.report.html.compare import render_comparison
 from wattstep.report.html.compared import ComparedSection, compared_section
 from wattstep.report.html.report import Reported, read_run, render_report
 from wattstep.report.values import plain
@@ -106,3 +109,21 @@ def test_a_refusal_with_markup_in_it_is_inert(tmp_path: Path) -> None:
     page = render_report(found)
     assert "Are the differences real?" in page
     assert script not in page
+
+
+def test_a_page_of_two_sides_tells_a_reason_once_and_has_no_empty_column(tmp_path: Path) -> None:
+    sides = gathered(
+        [[recorded(tmp_path / "a", watts=5.0)], [recorded(tmp_path / "b", watts=None)]]
+    )
+    page = tree(render_comparison(compare(sides[0], sides[1], check_across(()))))
+    told = [
+        text
+        for element in page.all()
+        for text in element.children
+        if isinstance(text, str) and "no power sensor was found" in text
+    ]
+    assert len(told) == 1
+    headings = [each.text for each in page.find("th")]
+    assert "B against A" in headings
+    assert "Energy" not in headings
+    assert "Other work" not in headings

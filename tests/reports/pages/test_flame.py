@@ -44,6 +44,16 @@ def test_each_level_is_as_wide_as_what_stands_below_it() -> None:
     assert "3.00 ms for one step, 25.0 % of what operations take" in operations["hovertext"][0]
 
 
+def test_a_long_step_is_told_in_seconds() -> None:
+    chart = flame_chart(
+        [row("a", "", "forward", 30.0), row("b", "", "backward", 9.0)], "for one step"
+    )
+    assert chart is not None
+    axis = chart["layout"]["xaxis"]
+    assert (axis["range"], axis["ticksuffix"]) == ([0, pytest.approx(39.0)], " s")
+    assert chart["data"][0]["base"] == pytest.approx([0.0, 30.0])
+
+
 def test_names_are_no_markup() -> None:
     chart = flame_chart([row("<b>x", "a", "forward", 1.0), *ROWS], "for one step")
     assert chart is not None

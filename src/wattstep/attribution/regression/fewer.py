@@ -83,7 +83,7 @@ def in_fewer(observed: Observed, kinds: Kinds, most: int = MOST, groups: int = G
     """Many kinds in groups: a long one alone, short ones with those that run beside them.
 
     A kind has samples in proportion to its time. Where kinds are more than samples can tell even if
-    all had as many, the shortest cannot be told: one power for several of them, the mean of theirs,
+    all had as many, powers of the shortest are not known: one power for several of them, the mean of theirs,
     takes the place of powers that would be no better known than before any sample.
 
     Args:
@@ -217,8 +217,8 @@ def apart(answer: Answer, fewer: Fewer, confidence: float, seed: int) -> Answer:
     normal = critical_value(confidence, math.inf)
     watts = np.maximum(fit.watts, 0.0)[group]
     lasting = np.bincount(group, seconds).astype(np.float64)
-    told: FloatArray = spread.energy - _unlike_groups(fit, lasting, normal)
-    energy = told[np.ix_(group, group)] * share[:, None] * share
+    of_groups: FloatArray = spread.energy - _unlike_groups(fit, lasting, normal)
+    energy = of_groups[np.ix_(group, group)] * share[:, None] * share
     energy += _unlike_kinds(fit, fewer, normal, seed)
     # How a group's time is divided among its kinds is uncertain as their times are.
     rows, times = _of_layouts(fewer, watts, confidence)
@@ -262,14 +262,14 @@ def _unlike_kinds(fit: Fit, fewer: Fewer, normal: float, seed: int) -> FloatArra
     mean = fewer.of_kinds(weights @ fit.trust[:, None]) / float(fit.trust @ fit.trust)
     about_mean = by_power - (by_power.sum(axis=1) - lasting)[:, None] * mean
     # Squares of `share * by_power[group] - seconds`, of powers that differ as in the prior.
-    told, least = fit.spread * (TAILS * normal) ** 2, normal**2 * least_unlike(fit)
-    half = told * (by_power @ fewer.own)
+    in_prior, least = fit.spread * (TAILS * normal) ** 2, normal**2 * least_unlike(fit)
+    half = in_prior * (by_power @ fewer.own)
     sums = half @ by_power.T + least * (about_mean @ about_mean.T)
     # In place: of thousands of kinds each of these takes as long as to make it.
     cross = (half + least * about_mean)[group, :kinds]
     cross *= share[:, None]
     cross *= seconds
-    unlike: FloatArray = told * fewer.own[:kinds, :kinds]
+    unlike: FloatArray = in_prior * fewer.own[:kinds, :kinds]
     unlike[np.diag_indices(kinds)] += least
     unlike *= seconds[:, None]
     unlike *= seconds

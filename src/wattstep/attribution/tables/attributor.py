@@ -10,7 +10,7 @@ import numpy as np
 from wattstep.attribution.codes import Codes
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
 from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
-from wattstep.attribution.quantities import RAIL, Bounds, Moved, Quantity
+from wattstep.attribution.quantities import RAIL, AttributedQuantity, Bounds, Moved
 from wattstep.attribution.step_energy import not_told
 from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
@@ -92,10 +92,10 @@ class Attributor:
             parts.append((folded, float(mine.mean())))
         return _joined(parts)
 
-    def quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
+    def quantities(self) -> tuple[dict[str, AttributedQuantity], dict[str, str]]:
         """Attributed quantities by name ("time", "energy", ...), and the reason for each that was not."""
         compensated = self._compensated
-        time = Quantity(
+        time = AttributedQuantity(
             unit="s",
             rows=compensated.time_s,
             unattributed=compensated.unattributed_s,
@@ -135,9 +135,9 @@ class Attributor:
         self,
         name: str,
         source: EnergySource,
-        time: Quantity,
+        time: AttributedQuantity,
         sharing: Sharing,
-        quantities: dict[str, Quantity],
+        quantities: dict[str, AttributedQuantity],
         absent: dict[str, str],
     ) -> None:
         """Shares a sampled quantity out among the rows, or says why it cannot be."""
@@ -200,8 +200,12 @@ class Attributor:
         return self._series.steps.only_traced and stand_alone(curve, start, end, gauge)
 
     def _by_bytes(
-        self, quantity: Quantity, source: EnergySource, time: Quantity, size: FloatArray
-    ) -> Quantity:
+        self,
+        quantity: AttributedQuantity,
+        source: EnergySource,
+        time: AttributedQuantity,
+        size: FloatArray,
+    ) -> AttributedQuantity:
         """The energy of memory by what rows moved: an idle draw for all time, the rest for bytes.
 
         The idle draw lies between nothing and little more than the least that was seen, which is

@@ -331,7 +331,7 @@ def regression_result(
 
 
 def kinds_of(names: Sequence[Kind]) -> Kinds:
-    """Order in which kinds are merged that cannot be told apart."""
+    """Order in which kinds are merged that samples do not distinguish."""
     keys = (
         lambda kind: kind,
         lambda kind: (kind.kind, kind.layer),

@@ -16,7 +16,7 @@ from wattstep.attribution.overhead_compensation import (
     compensate,
     match_layers,
 )
-from wattstep.attribution.quantities import Quantity
+from wattstep.attribution.quantities import AttributedQuantity
 from wattstep.attribution.tables.attributor import Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
 from wattstep.attribution.tables.covered import covered_s
@@ -134,7 +134,7 @@ class TracedSteps(TracedWindows):
         """Mask of traced rows that are an operation's own, not one inside another."""
         return self._chosen.outermost
 
-    def quantity(self, name: str) -> Quantity | None:
+    def quantity(self, name: str) -> AttributedQuantity | None:
         """Quantity attributed to the traced rows ("cpu_time", "energy"); None where it was not."""
         return self._quantities[0].get(name)
 
@@ -232,7 +232,7 @@ class TracedSteps(TracedWindows):
         return value
 
     @cached_property
-    def _quantities(self) -> tuple[dict[str, Quantity], dict[str, str]]:
+    def _quantities(self) -> tuple[dict[str, AttributedQuantity], dict[str, str]]:
         return Attributor(
             self._series,
             self.clean,

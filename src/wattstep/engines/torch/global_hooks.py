@@ -12,6 +12,8 @@ from torch.nn.modules import module as torch_module
 # module that it makes: ours expect that (`phase_hooks.PhaseHooks`, `layers.NetworkNames`).
 _COMPILED: Final = r"Using `torch\.compile\(module\)` when there are global hooks"
 
+_OURS: Final = __name__.rpartition(".")[0]
+
 
 def around_modules(begins: Callable[..., None], ends: Callable[..., None]) -> list[Any]:
     """Registers both, and returns their handles.
@@ -28,3 +30,50 @@ def around_modules(begins: Callable[..., None], ends: Callable[..., None]) -> li
         return [begun, torch_module.register_module_forward_hook(ends, always_call=True)]
     except TypeError:
         return [begun, torch_module.register_module_forward_hook(ends)]
+
+
+def call_without_hooks(
+    compiled: Callable[..., Any],
+    module: Any,
+    inputs: tuple[Any, ...],
+    named: dict[str, Any],
+    begins: Callable[[Any, Any], None],
+    ends: Callable[[Any, Any, Any], None],
+) -> Any:
+    """Calls a module that was compiled in place: our hooks run around what is compiled, never in it.
+
+    Args:
+        compiled: What `module.compile()` made of its call.
+        module: The module.
+        inputs: Of the call, by position.
+        named: By name.
+        begins: Called with module and inputs after our global hooks.
+        ends: Called with module, inputs and output before those.
+
+    Returns:
+        The output.
+    """
+    for hook in _ours(torch_module._global_forward_pre_hooks).values():
+        hook(module, inputs)
+    begins(module, inputs)
+    out = [
+        (hooks, _ours(hooks))
+        for hooks in (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
+    ]
+    for hooks, ours in out:
+        for key in ours:
+            del hooks[key]
+    try:
+        output = compiled(*inputs, **named)
+    finally:
+        for hooks, ours in out:
+            hooks.update(ours)
+    ends(module, inputs, output)
+    for hook in _ours(torch_module._global_forward_hooks).values():
+        hook(module, inputs, output)
+    return output
+
+
+def _ours(hooks: dict[int, Callable[..., Any]]) -> dict[int, Callable[..., Any]]:
+    """Those of hooks that `around_modules` registered."""
+    return {key: hook for key, hook in hooks.items() if _OURS in str(hook.__module__)}

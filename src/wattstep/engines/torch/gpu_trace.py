@@ -76,7 +76,7 @@ class GpuTrace:
     def piece_ns(self) -> float:
         """Time in ns from one small piece of work to the next, of many that wait in the queue.
 
-        The GPU has to do nothing else. NaN: it cannot be told, e.g. since this release has no means to
+        The GPU has to do nothing else. NaN: it is not known, e.g. since this release has no means to
         keep it busy while they are asked for.
         """
         cuda = self._cuda

@@ -60,9 +60,9 @@ class Offload:
         gone: dict[int, tuple[weakref.ref[Any], int, tuple[_Place, Any]]] = {}
 
         def pack(tensor: torch.Tensor) -> Any:
-            key = _key(tensor)
-            if key in stays or not self._goes(tensor):
+            if not self._goes(tensor) or _key(tensor) in stays:
                 return tensor
+            key = _key(tensor)
             storage = tensor.untyped_storage()
             seen = gone.get(key)
             if seen is None or seen[0]() is None or seen[1] != tensor._version:

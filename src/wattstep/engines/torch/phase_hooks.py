@@ -13,7 +13,7 @@ from torch.nn import utils as torch_nn_utils
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.engines.torch.global_hooks import around_modules
+from wattstep.engines.torch.global_hooks import around_modules, call_without_hooks
 from wattstep.engines.torch.graph_sign import GraphSign
 from wattstep.schema.engine import PhaseListener
 
@@ -61,6 +61,8 @@ class PhaseHooks:
         self._wrap(torch_optimizer.Optimizer, "zero_grad", self._around_clearing)
         for name in CLIPPERS:
             self._wrap(torch_nn_utils, name, self._around_clipping)
+        if hasattr(torch.nn.Module, "compile"):  # from torch 2.2 on
+            self._wrap(torch.nn.Module, "compile", self._around_compiling)
         self.discover(True)
 
     def watch_optimizers(self) -> None:
@@ -123,13 +125,17 @@ class PhaseHooks:
             handle.remove()
         self._ends = []
         if on:
-            self._ends = [n.register_forward_hook(self._network_ends) for n in self._networks]
+            hooked = (n for n in self._networks if not _compiled_in_place(n))
+            self._ends = [n.register_forward_hook(self._network_ends) for n in hooked]
 
     def watch(self, module: Any) -> None:
         """Hooks at one network."""
         if module in self._networks:
             return
         self._networks[module] = self._name(module)
+        if _compiled_in_place(module):  # whose call tells of it: hooks would be compiled with it
+            self._found(module)
+            return
         self._undo.append(module.register_forward_pre_hook(self._network_begins).remove)
         self._ends.append(module.register_forward_hook(self._network_ends))
         if hasattr(module, COMPILED):
@@ -173,6 +179,31 @@ class PhaseHooks:
         self._inside = max(self._inside - 1, 0)
         if not self._inside and not self._backward:
             self._listener.forward_ends()
+
+    def _around_compiling(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def compile_in_place(module: Any, *args: Any, **kwargs: Any) -> None:
+            plain(module, *args, **kwargs)
+            compiled = module._compiled_call_impl
+
+            def call(*inputs: Any, **named: Any) -> Any:
+                if torch.compiler.is_compiling():  # within another one
+                    return compiled(*inputs, **named)
+                return call_without_hooks(
+                    compiled, module, inputs, named, self._compiled_begins, self._compiled_ends
+                )
+
+            module._compiled_call_impl = call
+
+        return compile_in_place
+
+    def _compiled_begins(self, module: Any, inputs: Any) -> None:
+        if module in self._networks:
+            self._network_begins(module, inputs)
+
+    def _compiled_ends(self, module: Any, inputs: Any, output: Any) -> None:
+        if self.ends_hooked and module in self._networks:
+            self._network_ends(module, inputs, output)
 
     # --- gradients and optimizers -------------------------------------------------------------
 
@@ -271,3 +302,8 @@ def _numbered(name: str) -> Iterator[str]:
     while True:
         yield f"{name} {number}"
         number += 1
+
+
+def _compiled_in_place(module: Any) -> bool:
+    """True if `module.compile()` was called."""
+    return getattr(module, "_compiled_call_impl", None) is not None

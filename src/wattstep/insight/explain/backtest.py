@@ -29,7 +29,7 @@ _COLUMNS: Final = {
 def backtest(run: Run) -> SectionPart:
     """Forecasts after some of the first steps, beside the actual values."""
     steps = run.series.steps
-    usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
+    usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.after_traced)
     seconds = (steps.seconds + steps.gap_s)[usable]
     if len(seconds) < 2 * LEAST_FIRST:
         words = f"How well the first steps predict the rest: too few steps ({len(seconds)})."

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.attribution.quantities import Quantity
+from wattstep.attribution.quantities import AttributedQuantity
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER, device_tables
 from wattstep.insight.explain.operations import attributed, nothing_traced
@@ -57,7 +57,7 @@ def idle_of(breakdown: RunBreakdown) -> Idle:
     return Idle(seconds=time, cpu_s=None if cpu is None else _of(breakdown, cpu))
 
 
-def _of(breakdown: RunBreakdown, quantity: Quantity) -> dict[str, FloatArray]:
+def _of(breakdown: RunBreakdown, quantity: AttributedQuantity) -> dict[str, FloatArray]:
     return _sums(breakdown, quantity.rows, quantity.unattributed)
 
 

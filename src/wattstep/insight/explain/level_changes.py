@@ -32,7 +32,7 @@ class SectionPart:
 def level_changes(run: Run) -> SectionPart:
     """Of a run; which steps count as warm-up stays as it is."""
     steps = run.series.steps
-    usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.settling)
+    usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.after_traced)
     rows: list[Row] = []
     sentences: list[str] = []
     figures: dict[str, Figure] = {}

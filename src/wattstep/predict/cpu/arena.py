@@ -89,8 +89,8 @@ class Arena:
     def allocate(self, size: int) -> int:
         """A block for so many bytes, as malloc gives it."""
         need = chunk_size(size)
-        kept = self._kept.get(need)
-        return kept.pop() if kept else self._take(need)
+        same_size = self._kept.get(need)
+        return same_size.pop() if same_size else self._take(need)
 
     def allocate_aligned(self, size: int) -> int:
         """A block at a multiple of `ALIGNMENT`, as posix_memalign gives it: what is before and behind is freed."""
@@ -153,9 +153,9 @@ class Arena:
 
     def _hand_out(self, group: list[int], size: int, *, fast: bool) -> int:
         """One of a group; others of it are kept by size, as long as there is room."""
-        kept = self._kept.setdefault(size, [])
+        same_size = self._kept.setdefault(size, [])
         block, first = -1, True
-        while group and (first or len(kept) < KEPT_EACH):
+        while group and (first or len(same_size) < KEPT_EACH):
             each = group.pop() if fast else group.pop(0)
             if fast:
                 self._fast_count -= 1
@@ -164,7 +164,7 @@ class Arena:
             if first:
                 block, first = each, False
             else:
-                kept.append(each)
+                same_size.append(each)
         if not fast and not group:
             self._forget_size(size)
         return block
@@ -172,7 +172,7 @@ class Arena:
     def _of_unsorted(self, need: int) -> int | None:
         """A chunk of just this size among those freed since; the others go to their bins."""
         unsorted, sizes, free, bins = self._unsorted, self._size, self._free, self._bins
-        kept = False
+        fits = False
         while unsorted:
             block, _ = unsorted.popitem(last=False)
             size = sizes[block]
@@ -200,8 +200,8 @@ class Arena:
             if size > KEPT or len(group) >= KEPT_EACH:
                 return block
             group.append(block)
-            kept = True
-        return self._kept[need].pop() if kept else None
+            fits = True
+        return self._kept[need].pop() if fits else None
 
     def _of_bins(self, need: int) -> int | None:
         """The smallest chunk that fits, split; of several the one that is found first."""
@@ -257,12 +257,12 @@ class Arena:
     def _release(self, block: int) -> None:
         size = self._size[block]
         if size <= KEPT:
-            kept = self._kept.get(size)
-            if kept is None:
+            same_size = self._kept.get(size)
+            if same_size is None:
                 self._kept[size] = [block]
                 return
-            if len(kept) < KEPT_EACH:
-                kept.append(block)
+            if len(same_size) < KEPT_EACH:
+                same_size.append(block)
                 return
             if size <= FAST:
                 self._fast.setdefault(size, []).append(block)

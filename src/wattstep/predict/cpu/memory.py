@@ -201,12 +201,12 @@ class _Replay:
         self._nodes: list[int] = []
         self._sizes = _touched(graph)
         # Before the first feature map that is kept nothing is differentiated, as in a frozen part.
-        kept = [
+        feature_maps = [
             made
             for made, category in zip(graph.made.tolist(), graph.categories, strict=True)
             if made > 0 and category == "feature_maps"
         ]
-        self._recorded = min(kept, default=graph.count + 1)
+        self._recorded = min(feature_maps, default=graph.count + 1)
         self._made: dict[int, list[int]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         for place, (made, freed) in enumerate(
@@ -221,18 +221,32 @@ class _Replay:
         graph, arena = self.graph, self.arena
         arena.peak, arena.fresh = arena.resident, 0
         optimizer = next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), None)
+        earlier: list[
+            int
+        ] = []  # nodes of the batch before, which live until the next loss is there
+        phase = ""
         for number in range(1, graph.count + 1):
             self._free(self._freed.get(number, ()))
+            if graph.accumulate > 1 and graph.phases[number - 1] != phase:
+                phase = graph.phases[number - 1]
+                if phase == "forward":
+                    earlier, self._nodes = self._nodes, []
+                elif phase == "backward":
+                    self._release(earlier)
+                    earlier = []
             if first and number - 1 == optimizer:
                 self._make_state()
             if graph.phases[number - 1] == "forward" and number >= self._recorded:
                 self._make_node(number - 1)
             self._run(number - 1, list(self._made.get(number, ())))
         self._free(list(self._live))
-        for block in self._nodes:
-            arena.release(block)
+        self._release(self._nodes)
         self._nodes = []
         return arena.peak
+
+    def _release(self, blocks: list[int]) -> None:
+        for block in blocks:
+            self.arena.release(block)
 
     # --- what an operation makes --------------------------------------------------------------
 

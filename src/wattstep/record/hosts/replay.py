@@ -167,8 +167,8 @@ class ReplayHost:
             parser="feed",
             channels=tuple(self._played(Channel(**channel)) for channel in part["channels"]),
             least_period_s=part["spacing_ns"] * 1e-9 / (self._play.speed or 1.0),
-            feed=SOURCE,
-            feed_settings=settings,
+            push_source=SOURCE,
+            push_settings=settings,
         )
 
     def _played(self, channel: Channel) -> Channel:

@@ -46,7 +46,7 @@ COLLECTOR = SensorRead(
         ),
     ),
     least_period_s=0.5,
-    feed="wattstep.record.sampling.collector_child:OwnTime",
+    push_source="wattstep.record.sampling.collector_child:OwnTime",
 )
 
 
@@ -109,10 +109,10 @@ def make_plan(
     for sensor, result in sensors.items():
         if isinstance(result, Present):
             pairs.extend((sensor, read) for read in result.reads)
-    pushed = [(sensor, read) for sensor, read in pairs if read.feed]
+    pushed = [(sensor, read) for sensor, read in pairs if read.push_source]
     if pushed:
         pushed.append((OWN, COLLECTOR))
-    pairs = [(sensor, read) for sensor, read in pairs if not read.feed]
+    pairs = [(sensor, read) for sensor, read in pairs if not read.push_source]
     every = [_every(read, period_s) for _, read in [*pairs, *pushed]]
     absent = {
         name: _without_number(r.reason) for name, r in sensors.items() if isinstance(r, Absent)
@@ -138,7 +138,7 @@ def _sources(
     """Reads of a sensor with the same function and settings belong to one push source."""
     groups: dict[tuple[str, str, str], list[tuple[int, SensorRead]]] = {}
     for number, (sensor, read) in enumerate(pushed, first):
-        key = sensor, read.feed, json.dumps(dict(read.feed_settings), sort_keys=True)
+        key = sensor, read.push_source, json.dumps(dict(read.push_settings), sort_keys=True)
         groups.setdefault(key, []).append((number, read))
     return tuple(
         PlannedSource(

@@ -233,8 +233,8 @@ def gpu_read(nvml: Any, handle: Any, index: int, key: str, together: Sequence[st
             gpu_channel(nvml, handle, index, quantity, part, key) for part in quantity.parts
         ),
         least_period_s=quantity.period_s,
-        feed="wattstep.record.sensors.nvml:make_source",
-        feed_settings={"index": index, "quantities": list(together)},
+        push_source="wattstep.record.sensors.nvml:make_source",
+        push_settings={"index": index, "quantities": list(together)},
     )
 
 

@@ -202,8 +202,8 @@ def _read(
     what: str, source: str, channels: Sequence[Channel], command: str, names: Names
 ) -> SensorRead:
     return SensorRead(
-        path=source, parser="feed", channels=tuple(channels), least_period_s=PERIOD_S, feed=SOURCE,
-        feed_settings={"command": command, "what": what, "names": names},
+        path=source, parser="feed", channels=tuple(channels), least_period_s=PERIOD_S, push_source=SOURCE,
+        push_settings={"command": command, "what": what, "names": names},
     )  # fmt: skip
 
 
@@ -275,5 +275,5 @@ class VcgencmdSource:
 
 
 def open_source(*, command: str, what: str, names: Names, period_s: float) -> VcgencmdSource:
-    """As `SensorRead.feed` names it."""
+    """As `SensorRead.push_source` names it."""
     return VcgencmdSource(command, what, names, period_s)

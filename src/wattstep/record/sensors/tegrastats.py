@@ -176,8 +176,8 @@ def pushed_read(
         parser="feed",
         channels=(*channels, UNPLANNED),
         least_period_s=LEAST_MS * 1e-3,
-        feed="wattstep.record.sensors.tegrastats:make_source",
-        feed_settings={
+        push_source="wattstep.record.sensors.tegrastats:make_source",
+        push_settings={
             "command": command,
             "board": board,
             "scales": {channel.name: channel.scale for channel in channels},

@@ -129,7 +129,7 @@ def _usable(name: str, result: Present | Absent, root: Path, look: Look) -> Pres
         if name in REASONS:
             return Absent(reason=REASONS[name])
         return Absent(reason=_reason(result.reason.replace(str(root), ""), look.unreadable))
-    reads = tuple(_in_units(read, look) for read in result.reads if not read.feed)
+    reads = tuple(_in_units(read, look) for read in result.reads if not read.push_source)
     return Present(reads=reads) if reads else Absent(reason=FILES_ONLY)
 
 

@@ -150,7 +150,7 @@ class PhoneRecording:
             files = [self._open(number) for number in range(len(planned))]
         except OSError as error:
             raise RecordingError(f"cannot record into {self.path}: {error.strerror}") from error
-        settings = reads[0].feed_settings
+        settings = reads[0].push_settings
         source = PhoneSource(settings["shell"], settings["reads"], self._interval_s, self._point)
         self._known = threading.Event()
         self._thread = threading.Thread(

@@ -37,6 +37,7 @@ _SERIES_COLORS = (
 )
 _UNCERTAIN = ("modelled", "predicted")
 _MOST_LABEL = 36  # characters that a phone has room for
+_APART = " · "
 _MOST_NAMED_SERIES = 4
 _BAR_ROW = 42  # pixels
 _EDGE = 1.8  # pixels by which a curve is wider than the next one, which is drawn over it
@@ -268,8 +269,10 @@ def error_of(bars: Sequence[Bar]) -> dict[str, Any]:
 
 def _caption(bar: Bar) -> str:
     # The layer first: it tells operations of one name apart; the phase is in the colour.
-    named = f"{bar.layer} · {bar.name}" if bar.layer else bar.name
-    return f"{_text(_short(named))}  <b>{_text(bar.shown.value)}</b>"
+    name = _short(bar.name, _MOST_LABEL // 2 if bar.layer else _MOST_LABEL)
+    room = _MOST_LABEL - len(name) - len(_APART)
+    named = f"{_short(bar.layer, room)}{_APART}{name}" if bar.layer else name
+    return f"{_text(named)}  <b>{_text(bar.shown.value)}</b>"
 
 
 def hover_of(bar: Bar) -> str:
@@ -278,8 +281,12 @@ def hover_of(bar: Bar) -> str:
     return f"<b>{_text(bar.name)}</b>{place}<br>{_text(bar.shown.text)}<br>{bar.shown.status}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_LABEL else f"{text[: _MOST_LABEL - 1]}…"
+def _short(text: str, most: int) -> str:
+    """A text with so many characters at most: of the path of a module its end, which tells it apart."""
+    if len(text) <= most:
+        return text
+    is_path = "." in text and " " not in text
+    return f"…{text[1 - most :]}" if is_path else f"{text[: most - 1]}…"
 
 
 def _phases(steps: Sequence[ShownStep]) -> _Panel:

@@ -17,7 +17,7 @@ from wattstep.insight.compare.operations import ComparedOperations
 from wattstep.insight.compare.sides import Side
 from wattstep.report.html.page import Plots, code_of, own_file, template
 from wattstep.report.values import BYTES_NOTE, NO_VALUE, Shown, plain, show
-from wattstep.report.wording import metric
+from wattstep.report.wording import begun, metric
 from wattstep.schema.figure import Figure
 
 MOST_ROWS: Final = 200  # of operations; --json has them all
@@ -49,12 +49,14 @@ def render_comparison(comparison: Comparison) -> str:
         }
         for name, compared in comparison.metrics.items()
     ]
+    sentences = [plain(sentence) for sentence in comparison.sentences]
     return _render(
         title=" and ".join(plain(side.name) for side in comparison.sides),
         sides=_sides(comparison.sides),
-        sentences=[plain(sentence) for sentence in comparison.sentences],
-        warnings=[plain(warning) for warning in comparison.warnings],
+        sentences=sentences,
+        warnings=[begun(plain(warning)) for warning in comparison.warnings],
         metrics=metrics,
+        reasons=_reasons(metrics, sentences),
         operations=_operations(comparison.operations),
         drift=_drift(comparison.drift),
         matrix=None,
@@ -71,8 +73,9 @@ def render_matrix(matrix: Matrix) -> str:
         title=f"{len(letters)} sides",
         sides=_sides(matrix.sides),
         sentences=[],
-        warnings=[plain(warning) for warning in matrix.warnings],
+        warnings=[begun(plain(warning)) for warning in matrix.warnings],
         metrics=[],
+        reasons={},
         operations=None,
         drift="",
         matrix={
@@ -83,6 +86,17 @@ def render_matrix(matrix: Matrix) -> str:
             "notes": [_NOTE, *(f"{NO_VALUE} {plain(reason)}" for reason in matrix.not_compared)],
         },
     )
+
+
+def _reasons(
+    metrics: Sequence[Mapping[str, Any]], sentences: Sequence[str]
+) -> dict[str, list[str]]:
+    """Labels of what is not compared, by the reason; those that a sentence has are not said again."""
+    reasons: dict[str, list[str]] = {}
+    for row in metrics:
+        if row["reason"] and not any(row["reason"] in sentence for sentence in sentences):
+            reasons.setdefault(row["reason"], []).append(row["label"])
+    return reasons
 
 
 def _render(**parts: Any) -> str:
@@ -131,6 +145,8 @@ def _operations(operations: ComparedOperations) -> dict[str, Any] | None:
     return {
         "rows": shown,
         "differing": len(differing),
+        "energy": any(row["energy"] != NO_VALUE for row in shown),
+        "work": any(row["work"] for row in shown),
         "left": len(rows) - len(shown),
         "alone": [
             (letter, [plain(f"{one.key['name']} in {one.key['layer']}") for one in alone[:MOST_ALONE]], len(alone))

@@ -8,8 +8,9 @@ from typing import Any
 
 from wattstep.report.html.charts import Chart, color_of, phases_of
 from wattstep.report.html.plotly_text import inert
-from wattstep.report.values import plain, quantity
+from wattstep.report.values import plain, quantity, scale_of
 from wattstep.schema.report_rows import CostRow
+from wattstep.schema.spelling import Scale
 
 _LEAST = 0.001  # of the whole; what is narrower cannot be pointed at
 _ROW = 26  # pixels
@@ -54,16 +55,18 @@ def flame_chart(operations: Sequence[CostRow], of: str) -> Chart | None:
         drawn.extend(_placed(roots[phase], begin, 0, _LEAST * whole))
         begin += roots[phase].seconds
     depths = 1 + max(depth for _, _, depth in drawn)
+    scale = scale_of(whole, "s")
     traces = [
-        _level([(node, at) for node, at, level in drawn if level == depth], depth, whole, of)
+        _level([(node, at) for node, at, level in drawn if level == depth], depth, whole, scale, of)
         for depth in range(depths)
     ]
+    axis = {"range": [0, whole * scale.factor], "ticksuffix": scale.suffix, "nticks": 6}
     layout = {
         "height": _ROW * depths + 34,
         "barmode": "overlay",
         "bargap": 0.08,
         "margin": {"l": 0, "r": 1, "t": 4, "b": 26},
-        "xaxis": {"range": [0, whole * 1e3], "ticksuffix": " ms", "nticks": 6, "zeroline": False},
+        "xaxis": {**axis, "zeroline": False},
         "yaxis": {"visible": False, "fixedrange": True, "range": [depths - 0.5, -0.5]},
         "uniformtext": {"mode": "hide", "minsize": 10},
         "showlegend": False,
@@ -83,7 +86,7 @@ def _placed(
 
 
 def _level(
-    nodes: Sequence[tuple[_Node, float]], depth: int, whole: float, of: str
+    nodes: Sequence[tuple[_Node, float]], depth: int, whole: float, scale: Scale, of: str
 ) -> dict[str, Any]:
     hovers = [
         f"{inert(plain(node.name))} · {inert(plain(node.phase))}<br>"
@@ -94,8 +97,8 @@ def _level(
         "type": "bar",
         "orientation": "h",
         "y": [depth] * len(nodes),
-        "base": [at * 1e3 for _, at in nodes],
-        "x": [node.seconds * 1e3 for node, _ in nodes],
+        "base": [at * scale.factor for _, at in nodes],
+        "x": [node.seconds * scale.factor for node, _ in nodes],
         "marker": {
             "color": [color_of(node.phase) for node, _ in nodes],
             "line": {"color": "--surface", "width": 1},

@@ -80,7 +80,7 @@ def _cell(figure: Figure) -> str:
     if figure.value is None:
         return "missing"
     spelt = spell(figure.value, figure.unit, figure.low, figure.high, None)
-    return f"{spelt.value} ({spelt.interval})"
+    return f"{spelt.value} ({spelt.interval})" if spelt.interval else spelt.value
 
 
 def _fits(one: Prediction) -> str:

@@ -41,11 +41,11 @@ def described(metrics: Mapping[str, Any]) -> PowerFigures:
         "resistance": metrics.get("thermal_resistance"),
         "time_constant": metrics.get("thermal_time_constant"),
     }
-    found: PowerFigures = {"reasons": {}}
+    figures: PowerFigures = {"reasons": {}}
     for name, figure in wanted.items():
         if isinstance(figure, Figure) and figure.value is not None and figure.value > 0:
-            found[name] = figure.to_dict()
+            figures[name] = figure.to_dict()
         else:
             reason = figure.reason if isinstance(figure, Figure) else None
-            found["reasons"][name] = reason or "no sensor tells"
-    return found
+            figures["reasons"][name] = reason or "no sensor tells"
+    return figures

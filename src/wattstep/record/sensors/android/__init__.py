@@ -110,7 +110,7 @@ def _reads(
     return tuple(
         SensorRead(
             path=f"phone:{path}", parser="feed", channels=channels, least_period_s=every_s,
-            feed=SOURCE, feed_settings=settings,
+            push_source=SOURCE, push_settings=settings,
         )
         for path, every_s, channels in rows
     )  # fmt: skip

@@ -221,7 +221,7 @@ class Session:
 def open_source(
     *, shell: Sequence[str], reads: Sequence[Mapping[str, Any]], period_s: float
 ) -> PhoneSource:
-    """As `SensorRead.feed` names it."""
+    """As `SensorRead.push_source` names it."""
     return PhoneSource(shell, reads, period_s)
 
 

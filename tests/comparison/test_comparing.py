@@ -260,8 +260,8 @@ def test_disturbed_steps_are_told(
     path = recorded(tmp_path / "noisy")
     find = run_module.find_step_flags
 
-    def disturbed(series: object, cores: int) -> object:
-        found = find(series, cores)  # type: ignore[arg-type]
+    def disturbed(series: object, *others: object) -> object:
+        found = find(series, *others)  # type: ignore[arg-type]
         noisy = series._tables.path.name == "noisy"  # type: ignore[attr-defined]
         return replace(found, disturbed=found.disturbed | noisy)
 

@@ -124,7 +124,7 @@ def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_example_stands_in_the_list() -> None:
     listed = (EXAMPLES / "README.md").read_text()
     files = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")]
-    assert len(files) == 10
+    assert len(files) == 11
     assert [name for name in files if f"]({name})" not in listed] == []
 
 

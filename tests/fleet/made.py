@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wattstep.cli.progress import Warned
 from wattstep.schema.outcome import Configuration, Evidence, Outcome
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.plan import SweepPlan
@@ -44,6 +45,7 @@ class Watched:
     ended: list[tuple[str, str]] = field(default_factory=list)
     left_s: list[float | None] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    warned: Warned = field(default_factory=lambda: Warned(quiet=False))
     on_progress: Callable[[Configuration, Progress], None] | None = None
     now: Configuration | None = None
 

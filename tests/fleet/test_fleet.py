@@ -302,7 +302,7 @@ def test_another_machine_under_the_name_is_not_measured_beside_the_first(tmp_pat
         one = Configuration(workload="lenet", batch_size=2, threads=1, device="a")
         return trained(one, machine={"model": "another board", "cores": 2})
 
-    with refused("left-open", "a 1", "model was board a, now"):
+    with refused("left-open", "a 1", "the device was board a", "now another board"):
         sweep(tmp_path, {"a": Fake("a", other)}, batches=(1, 2))
     assert statuses(tmp_path) == {run("a", 1): "trained"}
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
 import subprocess
 import sys
 from typing import Any
 
-from wattstep.schema.processes import listen
+from wattstep.schema.processes import listen, readable
 
 CHILD = """
 import os, sys, time
@@ -48,3 +50,20 @@ def test_ctrl_c_is_remembered_and_the_rest_is_still_heard() -> None:
 
     assert heard(interrupted) is True
     assert told == ['{"n": 1}', '{"n": 2}', '{"n": 3}']
+
+
+def test_a_pipe_with_a_high_number_is_waited_for() -> None:
+    """As in a training that holds thousands of files open, which `select` refuses."""
+    reading, writing = os.pipe()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    try:
+        high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1500)
+        assert not readable(high, 0.0)
+        os.write(writing, b"x")
+        assert readable(high, 10.0)
+        os.close(high)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(reading)
+        os.close(writing)

@@ -113,7 +113,7 @@ def listen(
                     line, _, unread = unread.partition(b"\n")
                     hear(json.loads(line))
                 look(time.monotonic() - heard)
-                if not select.select([pipe], [], [], every_s)[0]:
+                if not readable(pipe.fileno(), every_s):
                     continue
                 heard = time.monotonic()
                 data = pipe.read(65536)
@@ -122,6 +122,16 @@ def listen(
                 unread += data
             except KeyboardInterrupt:
                 stopped = True
+
+
+def readable(fd: int, seconds: float) -> bool:
+    """True once something can be read, or the other end is closed; False after so many seconds.
+
+    A training may hold thousands of files open, and `select` knows descriptors below 1,024 alone.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(seconds, 0.0) * 1e3))
 
 
 def outwait(child: subprocess.Popen[Any]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import select
 import subprocess
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import IO, Final
 
 from wattstep.errors import RecordingError
 from wattstep.remote.ssh import ConnectionLostError
+from wattstep.schema.processes import readable
 
 GREETING_MOST: Final = 64 * 1024  # bytes that a login shell may write before a command
 ERRORS_MOST: Final = 16 * 1024**2  # bytes on standard error
@@ -132,7 +132,7 @@ class Command:
                 raise RecordingError(
                     "a command on the board complains without end", id="complaint-too-long"
                 )
-            if select.select([self._stdout], [], [], min(left, _LOOK_EVERY_S))[0]:
+            if readable(self._stdout.fileno(), min(left, _LOOK_EVERY_S)):
                 return os.read(self._stdout.fileno(), _BLOCK)
 
     @property

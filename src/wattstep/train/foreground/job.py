@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import select
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from wattstep.errors import RecordingError
+from wattstep.schema.processes import readable
 
 CHILD = Path(__file__).with_name("frames.py")
 END_TIMEOUT_S = 10.0
@@ -64,7 +64,7 @@ class ForegroundJob:
     def done(self) -> bool:
         """True if the frames are played."""
         assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout.fileno()], [], [], 0)[0])
+        return readable(self._process.stdout.fileno(), 0.0)
 
     def frames(self) -> list[Frame]:
         """The frames that were asked for; waits until they are played."""

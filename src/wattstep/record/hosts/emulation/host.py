@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
 import subprocess
 import tempfile
@@ -24,7 +23,7 @@ from wattstep.record.sensors import load, probe_all
 from wattstep.record.sensors.machine import describe
 from wattstep.record.sensors.process_threads import ThreadTimes
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
-from wattstep.schema.processes import child_command
+from wattstep.schema.processes import child_command, readable
 from wattstep.schema.run_documents import DeviceFacts
 
 PREFIX: Final = "wattstep-emulated-"
@@ -216,5 +215,4 @@ def _start(
 def _first_words(mover: subprocess.Popen[bytes]) -> bytes:
     assert mover.stdout is not None
     with mover.stdout as pipe:
-        ready, _, _ = select.select([pipe], [], [], START_S)
-        return os.read(pipe.fileno(), 65536) if ready else b""
+        return os.read(pipe.fileno(), 65536) if readable(pipe.fileno(), START_S) else b""

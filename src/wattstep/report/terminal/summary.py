@@ -24,7 +24,7 @@ from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import weakest
+from wattstep.schema.figure import Figure, weakest
 from wattstep.schema.metrics import HEADLINES
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
@@ -91,6 +91,9 @@ def _merged(bars: Sequence[Division]) -> list[tuple[str, Sequence[Part], str]]:
         else:
             merged.append((bar.title, bar.parts, bar.status))
     return merged
+
+
+LEAST_GAIN: Final = 0.005  # less is shown as 0 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,6 +340,11 @@ def _costs(row: CostRow) -> tuple[float, float]:
     return (energy.value or 0.0) if energy is not None else 0.0, seconds(row)
 
 
+def _surely(gain: Figure) -> str:
+    """A gain whose interval begins at nothing is a possibility."""
+    return "may" if gain.low is not None and gain.low < LEAST_GAIN else "should"
+
+
 def _advised(advice: Sequence[Advice]) -> Group:
     if not advice:
         return Group(_marked(">", "no advice: no condition of any holds here"))
@@ -345,7 +353,7 @@ def _advised(advice: Sequence[Advice]) -> Group:
     saves = (
         "what it saves only a run can tell"
         if gain.missing
-        else f"should save {gain.text} of the time of a sample"
+        else f"{_surely(best.gain)} save {gain.text} of the time of a sample"
     )
     more = f" ({len(advice) - 1} more: wattstep explain RUN)" if len(advice) > 1 else ""
     return Group(
@@ -355,8 +363,15 @@ def _advised(advice: Sequence[Advice]) -> Group:
 
 
 def _cautions(report: RunReport, most: int) -> list[str]:
-    """What mars the figures, the gravest first, and how many more there are."""
-    known = [one for one in wording.cautions(report) if not one.slight]
+    """What mars the figures, the gravest first, and how many more there are.
+
+    A note that stands as the reason of a missing figure is not repeated.
+    """
+    reasons = [wording.begun(clause) for _, shown in _rows(report) if shown.missing
+               for clause in (shown.reason, shown.reason.partition("; ")[2])]  # fmt: skip
+    known = [
+        one for one in wording.cautions(report) if not one.slight and one.text not in reasons
+    ]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
     more = len(lines) - most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from typing import Final
@@ -75,12 +76,18 @@ class Predictor(BatchSearch):
     def _products(self) -> bool:
         return has_products(self.captured.small)
 
-    def at(self, batch_size: int) -> Prediction:
-        """The prediction for a batch size.
+    @property
+    def checked(self) -> bool:
+        """As `BatchSearch.checked`."""
+        return self.fitted.checked
 
-        Raises:
-            InvalidValueError: It is less than 1 or more than `LARGEST`.
-        """
+    @property
+    def reach_of_device(self) -> Mapping[str, float]:
+        """As `BatchSearch.reach_of_device`."""
+        return self.fitted.reach
+
+    def at(self, batch_size: int) -> Prediction:
+        """As `BatchSearch.at`."""
         if not 1 <= batch_size <= LARGEST:
             raise InvalidValueError(
                 f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
@@ -107,7 +114,7 @@ class Predictor(BatchSearch):
             "arithmetic": min(1.0, arithmetic(work) / arithmetic_peak / time.total),
             "cpu": min(1.0, BUSY_CORES / cores),
         }
-        return Prediction(
+        prediction = Prediction(
             device=fitted.device,
             engine=fitted.engine,
             precision=self.precision,
@@ -124,6 +131,7 @@ class Predictor(BatchSearch):
             fitted=fitted.fitted,
             notes=tuple(notes),
         )
+        return self._corrected(prediction)
 
     def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
         fitted = self.fitted
@@ -171,9 +179,10 @@ class Predictor(BatchSearch):
 
     def _fits(self, batch_size: int, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
+        corrected = self.correction("reserved", batch_size, reach)
         return training_fits(
-            self._reserved(batch_size).reserved,
-            reach,
+            self._reserved(batch_size).reserved * corrected.factor,
+            corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.like import (
+    BORROWED,
+    FITTED,
+    Correction,
+    Error,
+    Evidence,
+    Network,
+    Sharing,
+    correction,
+    error_of,
+    network_of,
+    power_error,
+)
+from wattstep.predict.prediction import Prediction
 from wattstep.schema.step_graph import StepFamily
 
 EACH_CAPTURED: Final = (
@@ -31,6 +47,78 @@ class BatchSearch(ABC):
         self.captured = captured
         self.device = device
         self.precision = precision
+        self.evidence = Evidence()
+
+    @cached_property
+    def network(self) -> Network:
+        """What trains, to tell it from what recorded runs trained."""
+        return network_of(self.captured)
+
+    @property
+    @abstractmethod
+    def checked(self) -> bool:
+        """True if the device's own trainings were measured for its values."""
+
+    @property
+    @abstractmethod
+    def reach_of_device(self) -> Mapping[str, float]:
+        """Half of the 90 % intervals by quantity, as logarithms, of trainings like those of the fit."""
+
+    def learn(self, evidence: Evidence) -> None:
+        """Corrects predictions from now on by recorded trainings on this device, in this mode."""
+        self.evidence = evidence
+
+    def errors(self, prediction: Prediction) -> dict[str, Error]:
+        """How far a prediction that nothing corrected may be off, by quantity."""
+        batch_size, reach = prediction.batch_size, dict(prediction.reach)
+        errors = {
+            name: self._error(name, batch_size, reach[name]) for name in reach if name in FITTED
+        }
+        if prediction.power is not None:
+            errors["power"] = power_error(
+                self.network, batch_size, *prediction.power, sharing=self._sharing["power"]
+            )
+        return errors
+
+    def correction(self, quantity: str, batch_size: int, reach: float) -> Correction:
+        """Correction of a prediction by what was learned.
+
+        Args:
+            quantity: As a key of its `reach`.
+            batch_size: Of it.
+            reach: Half of its 90 % interval, as a logarithm.
+        """
+        return self._by_evidence(quantity, self._error(quantity, batch_size, reach))
+
+    def _error(self, quantity: str, batch_size: int, reach: float) -> Error:
+        sharing, of_device = self._sharing[quantity], self.reach_of_device[quantity]
+        return error_of(self.network, batch_size, reach, of_device, sharing)
+
+    def _by_evidence(self, quantity: str, error: Error) -> Correction:
+        return correction(error, self.evidence.misses.get(quantity, ()), self._sharing[quantity])
+
+    @property
+    def _sharing(self) -> Mapping[str, Sharing]:
+        return FITTED if self.checked else BORROWED
+
+    def _corrected(self, prediction: Prediction) -> Prediction:
+        """The prediction with what was learned, but whether it fits."""
+        if not self.evidence.misses:
+            return prediction
+        corrections = {
+            name: self._by_evidence(name, error)
+            for name, error in self.errors(prediction).items()
+            if self.evidence.misses.get(name)
+        }
+        return prediction.corrected(corrections, self.evidence.notes)
+
+    @abstractmethod
+    def at(self, batch_size: int) -> Prediction:
+        """The prediction for a batch size.
+
+        Raises:
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
+        """
 
     @abstractmethod
     def fits_with(self, batch_size: int) -> float:

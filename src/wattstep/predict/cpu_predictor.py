@@ -12,6 +12,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
@@ -39,6 +40,9 @@ class CpuPredictor(BatchSearch):
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
 
+    processor = "cpu"
+    threads = 1
+
     def __init__(
         self,
         captured: StepFamily,
@@ -62,9 +66,9 @@ class CpuPredictor(BatchSearch):
         return other
 
     @property
-    def checked(self) -> bool:
-        """As `BatchSearch.checked`."""
-        return self.fitted.checked
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return CALIBRATED
 
     @property
     def reach_of_device(self) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
+from wattstep.predict.like import BORROWED, OF_KIND, Sharing
 from wattstep.predict.memory import (
     Reserved,
     has_products,
@@ -46,6 +47,9 @@ class Predictor(BatchSearch):
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
 
+    processor = "cuda"
+    threads = None
+
     def __init__(
         self,
         captured: StepFamily,
@@ -77,9 +81,9 @@ class Predictor(BatchSearch):
         return has_products(self.captured.small)
 
     @property
-    def checked(self) -> bool:
-        """As `BatchSearch.checked`."""
-        return self.fitted.checked
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return OF_KIND if self.fitted.checked else BORROWED
 
     @property
     def reach_of_device(self) -> Mapping[str, float]:

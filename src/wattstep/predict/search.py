@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final
+from math import expm1
+from typing import ClassVar, Final
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.like import (
-    BORROWED,
-    FITTED,
+    LABELS,
     Correction,
     Error,
     Evidence,
@@ -37,11 +37,18 @@ COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has t
 class BatchSearch(ABC):
     """What predicts a training at any batch size.
 
+    Attributes:
+        processor: On which it trains, "cuda" or "cpu".
+        threads: That compute; None: it is no matter.
+
     Args:
         captured: Its step at any batch size.
         device: Where it would train, in its power mode.
         precision: Of the training.
     """
+
+    processor: ClassVar[str]
+    threads: ClassVar[int | None]
 
     def __init__(self, captured: StepFamily, device: Device, precision: str) -> None:
         self.captured = captured
@@ -56,8 +63,8 @@ class BatchSearch(ABC):
 
     @property
     @abstractmethod
-    def checked(self) -> bool:
-        """True if the device's own trainings were measured for its values."""
+    def sharing(self) -> Mapping[str, Sharing]:
+        """What trainings on the device share of an error, by the quantities that runs may correct."""
 
     @property
     @abstractmethod
@@ -72,11 +79,13 @@ class BatchSearch(ABC):
         """How far a prediction that nothing corrected may be off, by quantity."""
         batch_size, reach = prediction.batch_size, dict(prediction.reach)
         errors = {
-            name: self._error(name, batch_size, reach[name]) for name in reach if name in FITTED
+            name: self._error(name, batch_size, reach[name])
+            for name in reach
+            if name in self.sharing
         }
         if prediction.power is not None:
             errors["power"] = power_error(
-                self.network, batch_size, *prediction.power, sharing=self._sharing["power"]
+                self.network, batch_size, *prediction.power, sharing=self.sharing["power"]
             )
         return errors
 
@@ -88,29 +97,32 @@ class BatchSearch(ABC):
             batch_size: Of it.
             reach: Half of its 90 % interval, as a logarithm.
         """
+        if not self.evidence.misses.get(quantity):
+            return Correction(factor=1.0, reach=reach)
         return self._by_evidence(quantity, self._error(quantity, batch_size, reach))
 
     def _error(self, quantity: str, batch_size: int, reach: float) -> Error:
-        sharing, of_device = self._sharing[quantity], self.reach_of_device[quantity]
+        sharing, of_device = self.sharing[quantity], self.reach_of_device[quantity]
         return error_of(self.network, batch_size, reach, of_device, sharing)
 
     def _by_evidence(self, quantity: str, error: Error) -> Correction:
-        return correction(error, self.evidence.misses.get(quantity, ()), self._sharing[quantity])
-
-    @property
-    def _sharing(self) -> Mapping[str, Sharing]:
-        return FITTED if self.checked else BORROWED
+        return correction(error, self.evidence.misses.get(quantity, ()), self.sharing[quantity])
 
     def _corrected(self, prediction: Prediction) -> Prediction:
-        """The prediction with what was learned, but whether it fits."""
-        if not self.evidence.misses:
+        """The prediction with what was learned; whether it fits stays as it is."""
+        if not self.evidence.trainings:
             return prediction
         corrections = {
             name: self._by_evidence(name, error)
             for name, error in self.errors(prediction).items()
             if self.evidence.misses.get(name)
         }
-        return prediction.corrected(corrections, self.evidence.notes)
+        made = ", ".join(
+            f"{LABELS[name]} × {each.factor:.3g} ± {100 * expm1(each.reach):.0f} %"
+            for name, each in corrections.items()
+        )
+        notes = (*(each.note for each in self.evidence.trainings), f"corrected by that: {made}")
+        return prediction.corrected(corrections, notes)
 
     @abstractmethod
     def at(self, batch_size: int) -> Prediction:

@@ -12,6 +12,7 @@ import numpy as np
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.time import STARTING, CpuTime
+from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.mnn.values import mnn_values
 from wattstep.predict.mnn.work import MnnWork, work_of
@@ -106,6 +107,9 @@ class MnnPredictor(BatchSearch):
         InvalidValueError: The device's values do not reach.
     """
 
+    processor = "cpu"
+    threads = THREADS
+
     def __init__(
         self,
         captured: StepFamily,
@@ -126,9 +130,9 @@ class MnnPredictor(BatchSearch):
         return other
 
     @property
-    def checked(self) -> bool:
-        """As `BatchSearch.checked`."""
-        return self.fitted.checked
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return CALIBRATED
 
     @property
     def reach_of_device(self) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict import AnyPredictor, Prediction, predictor_for
 from wattstep.predict.fitted import NORMAL_90
-from wattstep.predict.like import Evidence, Miss, Recorded
+from wattstep.predict.like import LABELS, Evidence, Miss, Recorded
 from wattstep.record.sensors.machine import describe
 from wattstep.recorded.device_memory import OUTSIDE
 from wattstep.run.run import Run
@@ -22,6 +22,7 @@ from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.run_info import RunInfo
+from wattstep.schema.settings import EXCLUDABLE
 from wattstep.schema.workload import Preparation
 from wattstep.train.calibration.device_file import chosen
 from wattstep.train.strategies import STRATEGIES, MemoryStrategies
@@ -61,28 +62,25 @@ def learn_from(
         assert info.batch_size is not None
         prediction = of_run.at(info.batch_size)
         errors = of_run.errors(prediction)
-        measured = {
-            name: figure
-            for name, figure in measured_figures(run.metrics, prediction).items()
-            if name in errors
-        }
+        figures = measured_figures(run.metrics, prediction)
+        unusable = _unusable({name: figures[name] for name in errors}, _slowed(run))
         ratios: dict[str, float] = {}
-        for name, figure in measured.items():
-            if figure.status is Status.MEASURED and figure.value is not None and figure.value > 0:
-                ratios[name] = figure.value / _predicted(prediction, name)
-                misses[name].append(
-                    Miss(
-                        error=errors[name],
-                        off=log(ratios[name]),
-                        noise=_deviation(figure),
-                        systematic=log1p(figure.systematic or 0.0) / NORMAL_90,
-                    )
+        for name in [name for name in errors if name not in unusable]:
+            figure = figures[name]
+            assert figure.value is not None
+            ratios[name] = figure.value / _predicted(prediction, name)
+            misses[name].append(
+                Miss(
+                    error=errors[name],
+                    off=log(ratios[name]),
+                    noise=deviation(figure),
+                    systematic=log1p(figure.systematic or 0.0) / NORMAL_90,
                 )
+            )
         if not ratios:
+            why = "; ".join(f"{LABELS[name]}: {reason}" for name, reason in unusable.items())
             raise _refusal(
-                run.path.name,
-                "has no step time, memory or power that was measured",
-                "evidence-without-figures",
+                run.path.name, f"has nothing that counts ({why})", "evidence-without-figures"
             )
         trainings.append(
             Recorded(
@@ -90,11 +88,7 @@ def learn_from(
                 workload=info.workload,
                 batch_size=info.batch_size,
                 ratios=ratios,
-                left_out={
-                    name: figure.reason or f"it is {figure.status.value}"
-                    for name, figure in measured.items()
-                    if name not in ratios
-                },
+                left_out=unusable,
             )
         )
     predictor.learn(Evidence(misses=dict(misses), trainings=tuple(trainings)))
@@ -216,11 +210,36 @@ def _predicted(prediction: Prediction, quantity: str) -> float:
     return predicted[quantity]
 
 
-def _deviation(figure: Figure) -> float:
+def _slowed(run: Run) -> str:
+    """That most steps which count were slowed down, in words; "" where they were not."""
+    flags = [name for name in EXCLUDABLE if name not in run.excluded]
+    slowed = run.conditions.steps(flags)
+    if slowed.mean() <= 0.5:
+        return ""
+    return f"{slowed.sum()} of {len(slowed)} steps were disturbed or throttled"
+
+
+def _unusable(figures: Mapping[str, Figure], slowed: str) -> dict[str, str]:
+    """Why figures are no evidence, by quantity; of memory alone is one value enough."""
+    reasons = {}
+    for name, figure in figures.items():
+        timed = name in ("step_time", "power")
+        if figure.status is not Status.MEASURED or not figure.value:
+            reasons[name] = figure.reason or f"it is {figure.status.value}"
+        elif timed and slowed:
+            reasons[name] = slowed
+        elif timed and not figure.high:
+            reasons[name] = "it has no interval"
+    return reasons
+
+
+def deviation(figure: Figure) -> float:
     """Standard deviation of a measured figure's logarithm, from its interval; 0 where it has none."""
-    if not figure.low or figure.high is None or figure.low <= 0 or not figure.confidence:
+    if figure.value is None or figure.low is None or figure.high is None or not figure.confidence:
         return 0.0
     z = NormalDist().inv_cdf((1 + figure.confidence) / 2)
+    if figure.low <= 0:
+        return (figure.high - figure.low) / 2 / figure.value / z
     return log(figure.high / figure.low) / 2 / z
 
 

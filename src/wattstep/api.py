@@ -200,6 +200,7 @@ def predict(
     train_last: int | None = None,
     lora: int | None = None,
     offload: bool = False,
+    like: Sequence[Run | RunPath] = (),
 ) -> Prediction:
     """Predicts what training a module costs on a device that is not here; nothing of it runs.
 
@@ -209,7 +210,7 @@ def predict(
     Args:
         model: A torch module, or a function that gives one.
         inputs: A batch as the module takes it, or its shape.
-        device: Name of the device, or the path of its file; see `wattstep devices`.
+        device: Name of the device, or the path of its file, see `wattstep devices`; "this", once calibrated.
         optimizer: Of its parameters: torch's object, or text as "adam" or "sgd,momentum=0.9".
         classes: That cross entropy tells apart; None: as many as the module gives scores.
         engine: Framework as the device's file names it; None: the one that its values are of.
@@ -220,19 +221,23 @@ def predict(
         train_last: Layers that train, the last ones; None: all.
         lora: Rank of the updates of linear layers that alone train; None: none.
         offload: Whether activations leave memory until the backward pass.
+        like: Recorded runs of workloads on the same device, or their folders, that correct the prediction.
 
     Returns:
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
 
     Raises:
-        InvalidValueError: An argument is none, the module cannot be captured, or the device's values do not reach.
+        InvalidValueError: An argument is none, the module cannot be captured, the device's values do not reach, or a
+            run says nothing of this prediction.
+        DamagedRunError: A run cannot be read.
     """
     from wattstep import devices, engines
     from wattstep.predict import check_device, predictor_for
     from wattstep.schema.workload import Preparation
+    from wattstep.store import this_device
 
     batch_size, source = _module_source(model, inputs, optimizer, classes)
-    where = devices.find(device)
+    where = devices.find(this_device.find(device))
     check_device(where, engine=engine, precision=precision, mode=mode)
     preparation = Preparation(
         batch_size=batch_size,
@@ -244,6 +249,13 @@ def predict(
     )
     captured = engines.find("torch").capture(source, preparation, precision)
     predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
+    if like:
+        from wattstep.run import load
+        from wattstep.train.evidence import learn_from
+
+        runs = [load(Path(run)) if isinstance(run, (str, PathLike)) else run for run in like]
+        here = device == this_device.THIS
+        learn_from(predictor, runs, where, here=here, engine=engine, mode=mode)
     return predictor.at(batch_size)
 
 

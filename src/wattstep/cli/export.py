@@ -52,7 +52,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write runs for other tools: Perfetto, Chrome JSON, CSV, Parquet."""
     from wattstep.cli.folders import expand
-    from wattstep.report.export.export import FORMATS, format_of, targets
+    from wattstep.report.export import FORMATS
+    from wattstep.report.export.export import format_of, targets
 
     if to is None:
         line = shlex.join(["wattstep", "export", *map(str, runs), "--to"])

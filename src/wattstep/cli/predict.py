@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -24,7 +24,7 @@ SGD = "sgd,momentum=0.9,weight_decay=0.0005"
 @with_settings(
     "batch", "accumulate", "input_", "classes", "image_size",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
-    "precision", "mode", "engine", "json", "quiet",
+    "precision", "mode", "engine", "like", "json", "quiet",
 )  # fmt: skip
 def predict(
     what: Annotated[
@@ -77,6 +77,16 @@ def predict(
             help="Framework, as the device's file names it, e.g. torch-1.6.", metavar="NAME"
         ),
     ] = None,
+    like: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--like",
+            help="Recorded run of another network or batch on the same device, which corrects the "
+            "prediction. Again for more.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -117,6 +127,19 @@ def predict(
             predictor = predictor_for(
                 captured, device, engine=engine, precision=precision, mode=mode
             )
+            if like:
+                from wattstep.run import load
+                from wattstep.train.evidence import learn_from
+
+                stage("predicting what was recorded")
+                learn_from(
+                    predictor,
+                    [load(path) for path in like],
+                    device,
+                    here=on == this_device.THIS,
+                    engine=engine,
+                    mode=mode,
+                )
             predictions = []
             for size in sizes:
                 stage(f"batch {size}")
@@ -140,7 +163,8 @@ def predict(
             "largest_batch": largest,
             "searched_to": predictor.searched,
         }
-        dump({"runs": reports, "fits": fits}, sys.stdout)
+        recorded = [asdict(each) for each in predictor.evidence.trainings]
+        dump({"runs": reports, "fits": fits, "like": recorded}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.predict import print_predictions

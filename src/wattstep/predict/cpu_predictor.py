@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Final
 
@@ -11,6 +12,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
@@ -38,6 +40,9 @@ class CpuPredictor(BatchSearch):
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
 
+    processor = "cpu"
+    threads = 1
+
     def __init__(
         self,
         captured: StepFamily,
@@ -60,12 +65,18 @@ class CpuPredictor(BatchSearch):
         other._replayed = self._replayed
         return other
 
-    def at(self, batch_size: int) -> Prediction:
-        """The prediction for a batch size.
+    @property
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return CALIBRATED
 
-        Raises:
-            InvalidValueError: It is less than 1 or more than `LARGEST`.
-        """
+    @property
+    def reach_of_device(self) -> Mapping[str, float]:
+        """As `BatchSearch.reach_of_device`."""
+        return self.fitted.reach
+
+    def at(self, batch_size: int) -> Prediction:
+        """As `BatchSearch.at`."""
         if not 1 <= batch_size <= LARGEST:
             raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
         fitted = self.fitted
@@ -79,7 +90,7 @@ class CpuPredictor(BatchSearch):
         if bandwidth is not None:
             beyond = float(work.features[:, 3].sum())
             load["memory"] = min(1.0, beyond / bandwidth.value / time.total)
-        return Prediction(
+        prediction = Prediction(
             device=fitted.device,
             engine=fitted.engine,
             precision=self.precision,
@@ -97,6 +108,7 @@ class CpuPredictor(BatchSearch):
             notes=tuple(notes),
             processor="cpu",
         )
+        return self._corrected(prediction)
 
     def timed(self, graph: StepGraph, fresh: float) -> tuple[CpuWork, CpuTime]:
         """Work and time of a step, within which the system gives so many bytes of pages."""
@@ -152,9 +164,10 @@ class CpuPredictor(BatchSearch):
     def fits_with(self, batch_size: int) -> float:
         """As `BatchSearch.fits_with`: the process, at the most of its life."""
         fitted, size = self.fitted, self.device.memory.size
+        corrected = self.correction("system", batch_size, fitted.reach["system"])
         return training_fits(
-            max(self.life(batch_size).values()),
-            fitted.reach["system"],
+            max(self.life(batch_size).values()) * corrected.factor,
+            corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

@@ -33,6 +33,15 @@ class Ranged:
     low: float
     high: float
 
+    def corrected(self, factor: float, narrower: float) -> Ranged:
+        """So many times as much, its ends (as logarithms) so many times as far away; ends above 0."""
+        value = factor * self.value
+        return Ranged(
+            value=value,
+            low=value * (self.low / self.value) ** narrower,
+            high=value * (self.high / self.value) ** narrower,
+        )
+
 
 def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str, Ranged]] | None:
     """Power in all and by part in W, or None where the device's values do not say.

@@ -12,6 +12,7 @@ from typing import Any, Final
 from wattstep.devices.table import Device, Value
 from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.fitted import widened
+from wattstep.predict.like import Correction
 from wattstep.predict.power import Ranged
 from wattstep.predict.thermal import Heat, heat_of
 from wattstep.predict.time import StepTime
@@ -90,6 +91,40 @@ class Prediction:
     fitted: str
     notes: tuple[str, ...] = ()
     processor: str = "cuda"
+
+    def corrected(
+        self, corrections: Mapping[str, Correction], notes: tuple[str, ...]
+    ) -> Prediction:
+        """With what recorded trainings say, by quantity; whether it fits stays as it is.
+
+        Args:
+            corrections: By "step_time", "reserved" and "system" (memory), "power".
+            notes: What a reader must know of them.
+        """
+        factors = {name: each.factor for name, each in corrections.items()}
+        longer, memory, power = factors.get("step_time", 1.0), self.memory, self.power
+        reserved = memory.reserved * factors.get("reserved", 1.0)
+        used = memory.used * factors.get("system", 1.0)
+        if memory.used > memory.floor.value:  # segments are a part of it
+            used += reserved - memory.reserved
+        if power is not None and "power" in corrections:
+            total, parts = power
+            narrower = 2 * corrections["power"].reach / log(total.high / total.low)
+            times = factors["power"]
+            power = (
+                total.corrected(times, narrower),
+                {name: part.corrected(times, 1.0) for name, part in parts.items()},
+            )
+        reach = {name: each.reach for name, each in corrections.items() if name in self.reach}
+        return replace(
+            self,
+            time=self.time.scaled(longer),
+            operation_seconds=longer * self.operation_seconds,
+            memory=replace(memory, reserved=reserved, used=used),
+            power=power,
+            reach={**self.reach, **reach},
+            notes=(*self.notes, *notes),
+        )
 
     # --- figures -------------------------------------------------------------------------------
 

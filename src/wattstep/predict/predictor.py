@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from typing import Final
@@ -13,6 +14,7 @@ from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
+from wattstep.predict.like import BORROWED, OF_KIND, Sharing
 from wattstep.predict.memory import (
     Reserved,
     has_products,
@@ -45,6 +47,9 @@ class Predictor(BatchSearch):
         InvalidValueError: The device's values do not reach, or it has no such mode.
     """
 
+    processor = "cuda"
+    threads = None
+
     def __init__(
         self,
         captured: StepFamily,
@@ -75,12 +80,18 @@ class Predictor(BatchSearch):
     def _products(self) -> bool:
         return has_products(self.captured.small)
 
-    def at(self, batch_size: int) -> Prediction:
-        """The prediction for a batch size.
+    @property
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return OF_KIND if self.fitted.checked else BORROWED
 
-        Raises:
-            InvalidValueError: It is less than 1 or more than `LARGEST`.
-        """
+    @property
+    def reach_of_device(self) -> Mapping[str, float]:
+        """As `BatchSearch.reach_of_device`."""
+        return self.fitted.reach
+
+    def at(self, batch_size: int) -> Prediction:
+        """As `BatchSearch.at`."""
         if not 1 <= batch_size <= LARGEST:
             raise InvalidValueError(
                 f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
@@ -107,7 +118,7 @@ class Predictor(BatchSearch):
             "arithmetic": min(1.0, arithmetic(work) / arithmetic_peak / time.total),
             "cpu": min(1.0, BUSY_CORES / cores),
         }
-        return Prediction(
+        prediction = Prediction(
             device=fitted.device,
             engine=fitted.engine,
             precision=self.precision,
@@ -124,6 +135,7 @@ class Predictor(BatchSearch):
             fitted=fitted.fitted,
             notes=tuple(notes),
         )
+        return self._corrected(prediction)
 
     def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
         fitted = self.fitted
@@ -171,9 +183,10 @@ class Predictor(BatchSearch):
 
     def _fits(self, batch_size: int, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
+        corrected = self.correction("reserved", batch_size, reach)
         return training_fits(
-            self._reserved(batch_size).reserved,
-            reach,
+            self._reserved(batch_size).reserved * corrected.factor,
+            corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Mapping
+from functools import cached_property
+from math import expm1
+from typing import ClassVar, Final
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.like import (
+    LABELS,
+    Correction,
+    Error,
+    Evidence,
+    Network,
+    Sharing,
+    correction,
+    error_of,
+    network_of,
+    power_error,
+)
+from wattstep.predict.prediction import Prediction
 from wattstep.schema.step_graph import StepFamily
 
 EACH_CAPTURED: Final = (
@@ -21,16 +37,100 @@ COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has t
 class BatchSearch(ABC):
     """What predicts a training at any batch size.
 
+    Attributes:
+        processor: On which it trains, "cuda" or "cpu".
+        threads: That compute; None: it is no matter.
+
     Args:
         captured: Its step at any batch size.
         device: Where it would train, in its power mode.
         precision: Of the training.
     """
 
+    processor: ClassVar[str]
+    threads: ClassVar[int | None]
+
     def __init__(self, captured: StepFamily, device: Device, precision: str) -> None:
         self.captured = captured
         self.device = device
         self.precision = precision
+        self.evidence = Evidence()
+
+    @cached_property
+    def network(self) -> Network:
+        """What trains, to tell it from what recorded runs trained."""
+        return network_of(self.captured)
+
+    @property
+    @abstractmethod
+    def sharing(self) -> Mapping[str, Sharing]:
+        """What trainings on the device share of an error, by the quantities that runs may correct."""
+
+    @property
+    @abstractmethod
+    def reach_of_device(self) -> Mapping[str, float]:
+        """Half of the 90 % intervals by quantity, as logarithms, of trainings like those of the fit."""
+
+    def learn(self, evidence: Evidence) -> None:
+        """Corrects predictions from now on by recorded trainings on this device, in this mode."""
+        self.evidence = evidence
+
+    def errors(self, prediction: Prediction) -> dict[str, Error]:
+        """How far a prediction that nothing corrected may be off, by quantity."""
+        batch_size, reach = prediction.batch_size, dict(prediction.reach)
+        errors = {
+            name: self._error(name, batch_size, reach[name])
+            for name in reach
+            if name in self.sharing
+        }
+        if prediction.power is not None:
+            errors["power"] = power_error(
+                self.network, batch_size, *prediction.power, sharing=self.sharing["power"]
+            )
+        return errors
+
+    def correction(self, quantity: str, batch_size: int, reach: float) -> Correction:
+        """Correction of a prediction by what was learned.
+
+        Args:
+            quantity: As a key of its `reach`.
+            batch_size: Of it.
+            reach: Half of its 90 % interval, as a logarithm.
+        """
+        if not self.evidence.misses.get(quantity):
+            return Correction(factor=1.0, reach=reach)
+        return self._by_evidence(quantity, self._error(quantity, batch_size, reach))
+
+    def _error(self, quantity: str, batch_size: int, reach: float) -> Error:
+        sharing, of_device = self.sharing[quantity], self.reach_of_device[quantity]
+        return error_of(self.network, batch_size, reach, of_device, sharing)
+
+    def _by_evidence(self, quantity: str, error: Error) -> Correction:
+        return correction(error, self.evidence.misses.get(quantity, ()), self.sharing[quantity])
+
+    def _corrected(self, prediction: Prediction) -> Prediction:
+        """The prediction with what was learned; whether it fits stays as it is."""
+        if not self.evidence.trainings:
+            return prediction
+        corrections = {
+            name: self._by_evidence(name, error)
+            for name, error in self.errors(prediction).items()
+            if self.evidence.misses.get(name)
+        }
+        made = ", ".join(
+            f"{LABELS[name]} × {each.factor:.3g} ± {100 * expm1(each.reach):.0f} %"
+            for name, each in corrections.items()
+        )
+        notes = (*(each.note for each in self.evidence.trainings), f"corrected by that: {made}")
+        return prediction.corrected(corrections, notes)
+
+    @abstractmethod
+    def at(self, batch_size: int) -> Prediction:
+        """The prediction for a batch size.
+
+        Raises:
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
+        """
 
     @abstractmethod
     def fits_with(self, batch_size: int) -> float:

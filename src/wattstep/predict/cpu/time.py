@@ -75,6 +75,15 @@ class CpuTime:
     between: float
     phases: Mapping[str, float]
 
+    def scaled(self, factor: float) -> CpuTime:
+        """All of it so many times as long."""
+        return CpuTime(
+            total=factor * self.total,
+            operations=factor * self.operations,
+            between=factor * self.between,
+            phases={name: factor * seconds for name, seconds in self.phases.items()},
+        )
+
 
 def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
     """What the operations of a step do.

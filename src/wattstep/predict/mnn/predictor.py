@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import hypot, inf, log
 from typing import Final
@@ -11,6 +12,7 @@ import numpy as np
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.time import STARTING, CpuTime
+from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.mnn.values import mnn_values
 from wattstep.predict.mnn.work import MnnWork, work_of
@@ -105,6 +107,9 @@ class MnnPredictor(BatchSearch):
         InvalidValueError: The device's values do not reach.
     """
 
+    processor = "cpu"
+    threads = THREADS
+
     def __init__(
         self,
         captured: StepFamily,
@@ -124,12 +129,18 @@ class MnnPredictor(BatchSearch):
         other._works = self._works
         return other
 
-    def at(self, batch_size: int) -> Prediction:
-        """The prediction for a batch size.
+    @property
+    def sharing(self) -> Mapping[str, Sharing]:
+        """As `BatchSearch.sharing`."""
+        return CALIBRATED
 
-        Raises:
-            InvalidValueError: It is less than 1 or more than `LARGEST`.
-        """
+    @property
+    def reach_of_device(self) -> Mapping[str, float]:
+        """As `BatchSearch.reach_of_device`."""
+        return self.fitted.reach
+
+    def at(self, batch_size: int) -> Prediction:
+        """As `BatchSearch.at`."""
         if not 1 <= batch_size <= LARGEST:
             raise InvalidValueError(
                 f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
@@ -167,7 +178,7 @@ class MnnPredictor(BatchSearch):
             )
         if self.captures_each:
             notes.append(EACH_CAPTURED)
-        return Prediction(
+        prediction = Prediction(
             device=fitted.device,
             engine=fitted.engine,
             precision=self.precision,
@@ -191,15 +202,17 @@ class MnnPredictor(BatchSearch):
             notes=tuple(notes),
             processor="cpu",
         )
+        return self._corrected(prediction)
 
     def fits_with(self, batch_size: int) -> float:
         """As `BatchSearch.fits_with`: the process in steady steps."""
         fitted, size = self.fitted, self.device.memory.size
         graph, work = self._work(batch_size)
         reach = self._reach(batch_size, work, self._seconds(graph, work))
+        corrected = self.correction("system", batch_size, reach["system"])
         return training_fits(
-            self._resident(work).total,
-            reach["system"],
+            self._resident(work).total * corrected.factor,
+            corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,
             floor=fitted.floor,

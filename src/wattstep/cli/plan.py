@@ -127,12 +127,16 @@ def plan(
     from wattstep.plan.file import check_plannable, write_plan
     from wattstep.store import this_device
 
-    if on is None or samples is None:
-        words = f"--on {on or 'DEVICE'} --samples {samples or 'N'}"
-        lacks = "no device is named" if on is None else "no number of samples is named"
+    if on is None:
         raise InvalidValueError(
-            f"{lacks}: wattstep plan {what} {words} (wattstep devices lists them)",
-            id="needs-device" if on is None else "needs-samples",
+            f"no device is named: wattstep plan {what} --on DEVICE --samples {samples or 'N'} "
+            "(wattstep devices lists them)",
+            id="needs-device",
+        )
+    if samples is None:
+        raise InvalidValueError(
+            f"no number of samples is named: wattstep plan {what} --on {on} --samples N",
+            id="needs-samples",
         )
     if least is not None and least not in LEAST:
         raise InvalidValueError(f"--least {least}: there are {', '.join(LEAST)}", id="unknown-cost")

@@ -19,12 +19,13 @@ from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Division, Part, divisions, named_layers, spoken_layer
 from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
+from wattstep.report.terminal.explain import saved
 from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
 from wattstep.schema.failures import Failures
-from wattstep.schema.figure import Figure, weakest
+from wattstep.schema.figure import weakest
 from wattstep.schema.metrics import HEADLINES
 from wattstep.schema.report_rows import CostRow
 from wattstep.schema.run_report import RunReport
@@ -91,9 +92,6 @@ def _merged(bars: Sequence[Division]) -> list[tuple[str, Sequence[Part], str]]:
         else:
             merged.append((bar.title, bar.parts, bar.status))
     return merged
-
-
-LEAST_GAIN: Final = 0.005  # less is shown as 0 %
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,24 +338,13 @@ def _costs(row: CostRow) -> tuple[float, float]:
     return (energy.value or 0.0) if energy is not None else 0.0, seconds(row)
 
 
-def _surely(gain: Figure) -> str:
-    """A gain whose interval begins at nothing is a possibility."""
-    return "may" if gain.low is not None and gain.low < LEAST_GAIN else "should"
-
-
 def _advised(advice: Sequence[Advice]) -> Group:
     if not advice:
         return Group(_marked(">", "no advice: no condition of any holds here"))
     best = advice[0]
-    gain = show(best.gain)
-    saves = (
-        "what it saves only a run can tell"
-        if gain.missing
-        else f"{_surely(best.gain)} save {gain.text} of the time of a sample"
-    )
     more = f" ({len(advice) - 1} more: wattstep explain RUN)" if len(advice) > 1 else ""
     return Group(
-        _marked(">", f"{plain(best.title)}: {saves}{more}"),
+        _marked(">", f"{plain(best.title)}: {saved(best.gain)}{more}"),
         Padding(Text(plain(best.how), style="dim"), INDENT),
     )
 

@@ -208,7 +208,11 @@ def test_a_session_is_over_before_the_next_begins() -> None:
 def test_a_full_battery_has_so_many_sessions() -> None:
     made = plan(device(), least="time")
     (line,) = (each for each in made.repeated if "battery" in each)
-    assert f"{10_000 / (64 * SAMPLE_S * (1 + GPU_W)):.0f} (" in line
+    assert f"{int(10_000 / (64 * SAMPLE_S * (1 + GPU_W)))} (" in line  # whole ones
+    (line,) = (
+        each for each in plan(device(), samples=6400, least="time").repeated if "batt" in each
+    )
+    assert " 0 (0 to 0) " in line  # a third of one at the most
 
 
 # --- what changes the mathematics --------------------------------------------------------------------

@@ -291,7 +291,15 @@ def test_why_not_explains_one_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["batch=none at all", "batches=4", "batch=0", "checkpointing=perhaps"]
+    "text",
+    [
+        "batch=none at all",
+        "batches=4",
+        "batch=0",
+        "checkpointing=perhaps",
+        "batch=none",
+        "batch=2,batch=4",
+    ],
 )
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with refused("malformed-configuration"):
@@ -308,6 +316,8 @@ def test_others_lose_in_a_line_a_kind() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     with refused("out-of-range", "100 %"):
         plan(device(), sure=1.0)
+    with refused("unknown-cost", "energy, time, memory"):
+        plan(device(), least="effort")
     with refused("nothing-to-plan"):
 
         def failing(preparation: Preparation, precision: str) -> StepFamily:

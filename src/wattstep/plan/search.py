@@ -493,6 +493,8 @@ def search(
         raise InvalidValueError(
             f"--sure {100 * sure:g}: a probability between 0 and 100 %", id="out-of-range"
         )
+    if least is not None and least not in LEAST:
+        raise InvalidValueError(f"--least {least}: there are {', '.join(LEAST)}", id="unknown-cost")
     budget.check(question.device, estimator.session.every_s)
     asked = list(configurations(question))
     estimates, refused = [], []

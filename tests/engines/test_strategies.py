@@ -6,6 +6,7 @@ import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from tests.refusals import refused
 from torch import nn
 
 from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining, find_blocks
+from wattstep.engines.torch.module_workload import ModuleWorkload
 from wattstep.engines.torch.offload import LEAST_BYTES, Offload
 from wattstep.engines.torch.trainer import TorchTrainer
-from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 from wattstep.workloads.torch import find
 from wattstep.workloads.torch.freezing import freeze
 
@@ -209,6 +211,31 @@ def test_blocks_that_cannot_be_computed_again_are_refused() -> None:
         counting(torch.randn(2, 8))
     with refused("no-blocks", "net"):
         checkpoint_blocks(nn.Linear(8, 5), "net")
+
+
+def test_blocks_that_are_never_called_are_refused() -> None:
+    """A model that goes through a sequence itself would keep all activations, and nobody would say so."""
+
+    class Through(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = sequence()
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                images = layer(images)
+            return images
+
+    sgd = OptimizerSettings(name="sgd", rate=0.1)
+    source = ModuleSource(name="through", make=Through, input_shape=(3, 8, 8), optimizer=sgd)
+    for make, name in ((Through, "through"), (sequence, "")):
+        workload: Any = ModuleWorkload(replace(source, make=make))
+        trainer = TorchTrainer(workload, Preparation(batch_size=2, checkpointing=True))
+        if name:
+            with refused("no-blocks", name, "calls none"):
+                trainer.step()
+        else:
+            trainer.step()
 
 
 # --- offload -----------------------------------------------------------------------------------

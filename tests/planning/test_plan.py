@@ -208,7 +208,11 @@ def test_a_session_is_over_before_the_next_begins() -> None:
 def test_a_full_battery_has_so_many_sessions() -> None:
     made = plan(device(), least="time")
     (line,) = (each for each in made.repeated if "battery" in each)
-    assert f"{10_000 / (64 * SAMPLE_S * (1 + GPU_W)):.0f} (" in line
+    assert f"{int(10_000 / (64 * SAMPLE_S * (1 + GPU_W)))} (" in line  # whole ones
+    (line,) = (
+        each for each in plan(device(), samples=6400, least="time").repeated if "batt" in each
+    )
+    assert " 0 (0 to 0) " in line  # a third of one at the most
 
 
 # --- what changes the mathematics --------------------------------------------------------------------
@@ -287,7 +291,15 @@ def test_why_not_explains_one_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["batch=none at all", "batches=4", "batch=0", "checkpointing=perhaps"]
+    "text",
+    [
+        "batch=none at all",
+        "batches=4",
+        "batch=0",
+        "checkpointing=perhaps",
+        "batch=none",
+        "batch=2,batch=4",
+    ],
 )
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with refused("malformed-configuration"):
@@ -304,6 +316,8 @@ def test_others_lose_in_a_line_a_kind() -> None:
 def test_what_cannot_be_asked_is_refused() -> None:
     with refused("out-of-range", "100 %"):
         plan(device(), sure=1.0)
+    with refused("unknown-cost", "energy, time, memory"):
+        plan(device(), least="effort")
     with refused("nothing-to-plan"):
 
         def failing(preparation: Preparation, precision: str) -> StepFamily:

@@ -172,10 +172,11 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
     for name in OF_STEP:
         if name in document["predicted"]:
             figure = Figure.from_dict(document["predicted"][name])
-            ends = (figure.value, figure.low, figure.high)
-            if not all(isinstance(end, (int, float)) and isfinite(end) for end in ends):
+            given = (figure.low, figure.value, figure.high)
+            ends = [end for end in given if isinstance(end, (int, float)) and isfinite(end)]
+            if len(ends) < len(given):
                 raise ValueError(f"predicted.{name} has no numbers")
-            if not ends[1] <= ends[0] <= ends[2]:
+            if ends != sorted(ends):
                 raise ValueError(f"predicted.{name} lies outside its interval")
             if figure.status is not Status.PREDICTED:
                 raise ValueError(f"predicted.{name} is {figure.status.value}, not predicted")

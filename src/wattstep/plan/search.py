@@ -428,9 +428,8 @@ class Plan:
         if battery.value:
             assert battery.low is not None
             assert battery.high is not None
-            sessions = (
-                f"{1 / battery.value:,.0f} ({1 / battery.high:,.0f} to {1 / battery.low:,.0f})"
-            )
+            ends = (battery.value, battery.high, battery.low)
+            sessions = "{:,} ({:,} to {:,})".format(*(floor(1 / end) for end in ends))  # whole ones
             lines.append(f"A full battery has {sessions} sessions")
         return tuple(lines)
 
@@ -494,6 +493,8 @@ def search(
         raise InvalidValueError(
             f"--sure {100 * sure:g}: a probability between 0 and 100 %", id="out-of-range"
         )
+    if least is not None and least not in LEAST:
+        raise InvalidValueError(f"--least {least}: there are {', '.join(LEAST)}", id="unknown-cost")
     budget.check(question.device, estimator.session.every_s)
     asked = list(configurations(question))
     estimates, refused = [], []

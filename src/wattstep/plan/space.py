@@ -239,6 +239,10 @@ def _sizes(question: Question) -> Iterator[tuple[int, int]]:
                 yield batch, update // batch
 
 
+# Fields of a configuration that may have no value.
+_OPTIONAL: Final = ("mode", "optimizer", "train_last", "lora")
+
+
 def parse_configuration(text: str, base: Configuration) -> dict[str, Any]:
     """Fields of a configuration from "batch=64,checkpointing": a word alone means that it is on.
 
@@ -259,12 +263,16 @@ def parse_configuration(text: str, base: Configuration) -> dict[str, Any]:
                 f"--why-not {part!r}: there are {', '.join(sorted(known))}, e.g. batch=64",
                 id="malformed-configuration",
             )
+        if name in chosen:
+            raise InvalidValueError(
+                f"--why-not {text!r} names the {name} twice", id="malformed-configuration"
+            )
         chosen[name] = _value(part, name, value if equals else "on", base)
     return chosen
 
 
 def _value(part: str, name: str, text: str, base: Configuration) -> Any:
-    if text == "none":
+    if text == "none" and name in _OPTIONAL:
         return None
     if name in ("precision", "mode", "optimizer"):
         return text

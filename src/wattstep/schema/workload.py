@@ -391,12 +391,15 @@ class OptimizerSettings:
         for setting in settings:
             key, _, value = setting.partition("=")
             try:
-                options[key.strip()] = float(value)
+                number = float(value)
             except ValueError:
+                number = math.nan
+            if not math.isfinite(number) or key.strip() in options:
                 raise InvalidValueError(
-                    f"--optimizer {text!r}: a name, then settings, e.g. sgd,momentum=0.9",
+                    f"--optimizer {text!r}: a name, then settings, each once, e.g. sgd,momentum=0.9",
                     id="malformed-optimizer",
-                ) from None
+                )
+            options[key.strip()] = number
         return cls(name=name, rate=options.pop("lr", 0.01), options=options)
 
     def rate_for(self, preparation: Preparation) -> float:

@@ -20,11 +20,14 @@ Modules = Sequence[nn.Module]
 _CHANGED: Final = "modified by an inplace operation"  # in torch's words
 
 
-def checkpoint_blocks(model: nn.Module, workload: str) -> None:
+def checkpoint_blocks(model: nn.Module, workload: str) -> Callable[[], None]:
     """Has each block of a model save its input alone; what the model computes stays bit for bit.
 
     Random numbers are drawn again as they were. BatchNorm counts a batch once: computed again, it
     normalises with the batch and leaves its running statistics.
+
+    Returns:
+        Refuses, once the model has been trained a step, one that called none of its blocks.
 
     Raises:
         InvalidValueError: It has no blocks: no part of it holds two layers or more, but itself.
@@ -35,6 +38,7 @@ def checkpoint_blocks(model: nn.Module, workload: str) -> None:
             f"--checkpointing: {workload} has no blocks, parts with two layers or more of their own",
             id="no-blocks",
         )
+    called: set[int] = set()
     whole = {id(block[0]): block for parent, block in blocks if parent is None}
     of_sequence: dict[int, tuple[nn.Sequential, list[Modules]]] = {}
     for parent, block in blocks:
@@ -42,10 +46,20 @@ def checkpoint_blocks(model: nn.Module, workload: str) -> None:
             of_sequence.setdefault(id(parent), (parent, []))[1].append(block)
     for block in whole.values():  # each once, however many places call it
         module = block[0]
-        module.forward = _recomputed(module.forward, block, workload)
+        module.forward = _recomputed(module.forward, block, workload, called)
     for sequence, runs in of_sequence.values():
-        parts = list(_parts(list(sequence), runs, workload))
+        parts = list(_parts(list(sequence), runs, workload, called))
         sequence.forward = partial(_in_turn, parts)  # type: ignore[method-assign]
+    return partial(_check_called, called, workload)
+
+
+def _check_called(called: set[int], workload: str) -> None:
+    if not called:
+        raise InvalidValueError(
+            f"--checkpointing: {workload} calls none of its blocks, but the layers in them, so that all "
+            "activations would stay",
+            id="no-blocks",
+        )
 
 
 def find_blocks(model: nn.Module) -> list[tuple[nn.Sequential | None, Modules]]:
@@ -125,7 +139,7 @@ def _runs(children: Modules, most: int, sizes: dict[int, int]) -> Iterator[Modul
 
 
 def _parts(
-    children: list[nn.Module], runs: list[Modules], workload: str
+    children: list[nn.Module], runs: list[Modules], workload: str, called: set[int]
 ) -> Iterator[Callable[[Any], Any]]:
     """What a sequence calls one after the other: its children, and in their place runs of them, in order."""
     n = 0
@@ -133,7 +147,7 @@ def _parts(
     while n < len(children):
         run = waiting[0] if waiting else ()
         if run and list(map(id, children[n : n + len(run)])) == list(map(id, run)):
-            yield _recomputed(partial(_in_turn, run), run, workload)
+            yield _recomputed(partial(_in_turn, run), run, workload, called)
             n += len(run)
             del waiting[0]
         else:
@@ -147,7 +161,9 @@ def _in_turn(parts: Sequence[Callable[[Any], Any]], given: Any) -> Any:
     return given
 
 
-def _recomputed(forward: Callable[..., Any], block: Modules, workload: str) -> Callable[..., Any]:
+def _recomputed(
+    forward: Callable[..., Any], block: Modules, workload: str, called: set[int]
+) -> Callable[..., Any]:
     """A forward pass that is computed again when its backward pass begins."""
     norms = [each for module in block for each in module.modules() if isinstance(each, _BatchNorm)]
     checked = False
@@ -164,6 +180,7 @@ def _recomputed(forward: Callable[..., Any], block: Modules, workload: str) -> C
         if not checked:
             _check_buffers(states, workload)
             checked = True
+            called.add(id(block))
         return made
 
     return computing

@@ -106,8 +106,9 @@ class TorchTrainer(Trainer):
             lay_channels_last(self.model, workload.facts.name)
         if preparation.compiled:
             compile_model(self.model)
+        self._check_blocks: Callable[[], None] | None = None
         if preparation.checkpointing:
-            checkpoint_blocks(self.model, workload.facts.name)
+            self._check_blocks = checkpoint_blocks(self.model, workload.facts.name)
         self._explaining: Callable[[], AbstractContextManager[None]] = (
             partial(explaining, workload.facts.name) if preparation.checkpointing else nullcontext
         )
@@ -211,6 +212,9 @@ class TorchTrainer(Trainer):
         else:
             self._scaling.update(update.optimizer, self._steps)
         update.optimizer.zero_grad()
+        if self._check_blocks is not None and update is self.updates[-1]:
+            self._check_blocks()
+            self._check_blocks = None
         return losses
 
     def evaluate(self) -> Mapping[str, float]:

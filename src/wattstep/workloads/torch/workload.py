@@ -206,7 +206,7 @@ def make_optimizer(
         with unset_fake_temporarily():  # the 8-bit ones compute a table, which takes values
             optimizer: Optimizer = make(groups, lr=settings.rate_for(preparation), **options)
         return optimizer
-    except TypeError as error:  # of a setting that this optimizer does not have
+    except (TypeError, ValueError) as error:  # of a setting that it does not have, or not so
         raise InvalidValueError(
             f"--optimizer {settings.name}: {error}", id="malformed-optimizer"
         ) from error

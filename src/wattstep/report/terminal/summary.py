@@ -356,9 +356,7 @@ def _cautions(report: RunReport, most: int) -> list[str]:
     """
     reasons = [wording.begun(clause) for _, shown in _rows(report) if shown.missing
                for clause in (shown.reason, shown.reason.partition("; ")[2])]  # fmt: skip
-    known = [
-        one for one in wording.cautions(report) if not one.slight and one.text not in reasons
-    ]
+    known = [one for one in wording.cautions(report) if not one.slight and one.text not in reasons]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
     more = len(lines) - most

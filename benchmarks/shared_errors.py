@@ -25,13 +25,24 @@ import torch
 from scipy.optimize import least_squares
 
 import predict_sd855
-from predict_tx2 import fit, fit_system, judge, load, load_pascal, values_of
-from tx2_networks import FAMILIES, PASCAL, PASCAL_BANDWIDTH, PASCAL_PEAK
+from predict_tx2 import INTERVALS
+from tx2_fit import fit, fit_system, judge, values_of
+from tx2_networks import (
+    FAMILIES,
+    PASCAL,
+    PASCAL_BANDWIDTH,
+    PASCAL_PEAK,
+    load,
+    load_pascal,
+)
 from wattstep import devices
+from wattstep.predict.like import CALIBRATED, OF_KIND, Miss, Sharing, correction, error_of
 from wattstep.predict.time import kernel_seconds
+from wattstep.train.calibration.fitting import LEAST_REACH
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 LEAST_PAIRS: Final = 10  # of a ratio of batch sizes
+RECORDED: Final = 16  # batch size of the run that a prediction learns from
 
 # Group (family, workload), network, batch size, logarithm of predicted over measured.
 Row = tuple[str, str, int, float]
@@ -80,27 +91,68 @@ def correlation(pairs: np.ndarray[Any, Any]) -> float:
     return float((one @ other) / np.sqrt((one @ one) * (other @ other)))
 
 
-def fading(correlations: dict[float, tuple[float, int]]) -> tuple[float, float]:
-    """Correlation at one batch size (1 at most), and the power of the ratio with which it falls."""
+def fading(
+    correlations: dict[float, tuple[float, int]], device: float = 0.0
+) -> tuple[float, float]:
+    """Correlation of one network's own errors at one batch size (1 at most), and the power of the ratio with which it falls.
+
+    Args:
+        correlations: As of `by_ratio`.
+        device: Part of the square that is not the network's own.
+    """
     ratios = np.array(list(correlations))
     seen, counts = np.array(list(correlations.values())).T
 
     def residuals(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        made: np.ndarray[Any, Any] = (numbers[0] * ratios ** -numbers[1] - seen) * np.sqrt(counts)
+        made: np.ndarray[Any, Any] = (
+            device + (1 - device) * numbers[0] * ratios ** -numbers[1] - seen
+        ) * np.sqrt(counts)
         return made
 
     network, fade = least_squares(residuals, [0.8, 0.3], bounds=([0, 0], [1, 3])).x
     return float(network), float(fade)
 
 
-def describe(what: str, rows: Sequence[Row]) -> None:
-    """Prints what trainings share."""
+def describe(what: str, rows: Sequence[Row], device: float = 0.0) -> None:
+    """Prints what trainings share, of which all those on a device share a part that these rows cannot show."""
     correlations = by_ratio(rows)
-    network, fade = fading(correlations)
+    network, fade = fading(correlations, device)
     listed = ", ".join(f"{ratio:.3g}: {each:+.2f}" for ratio, (each, _) in correlations.items())
     print(
         f"{what}: {len(rows)} cases, {100 * np.sqrt(mean_square(rows)):.1f} % off (root mean square); common to all groups "
         f"{between_groups(rows):+.2f} of the square; of one network {network:.2f} x ratio^-{fade:.2f}\n  by ratio of batches: {listed}"
+    )
+
+
+def tried(what: str, rows: Sequence[Row], sharing: Sharing, half: float) -> None:
+    """Prints how far predictions are off, and how often their intervals hold, with one run of the same network.
+
+    Args:
+        what: Quantity, for readers.
+        rows: Misses.
+        sharing: Of the quantity.
+        half: Of the 90 % intervals without a run, as a logarithm.
+    """
+    networks: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for group, network, batch, miss in rows:
+        networks[group, network][batch] = -miss  # measured over predicted
+    before, after, halves = [], [], []
+    for key, cases in networks.items():
+        if RECORDED not in cases:
+            continue
+        errors = {batch: error_of(key, batch, half, half, sharing) for batch in cases}
+        run = [Miss(error=errors[RECORDED], off=cases[RECORDED])]
+        for batch in cases.keys() - {RECORDED}:
+            made = correction(errors[batch], run, sharing)
+            before.append(abs(cases[batch]))
+            after.append(abs(cases[batch] - float(np.log(made.factor))))
+            halves.append(made.reach)
+    off = [100 * np.expm1(np.quantile(each, q)) for each in (before, after) for q in (0.5, 0.9)]
+    held = 100 * np.mean(np.array(after) <= halves)
+    print(
+        f"  with a run of the network at batch {RECORDED}: {len(after)} others off by {off[2]:.1f} % in the median, 90 % by {off[3]:.1f} % "
+        f"({off[0]:.1f} % and {off[1]:.1f} % without); intervals of ±{100 * np.expm1(np.median(halves)):.0f} % hold in {held:.0f} % ({what}; "
+        f"without ±{100 * np.expm1(half):.0f} % in {100 * np.mean(np.array(before) <= half):.0f} %)"
     )
 
 
@@ -201,6 +253,9 @@ def main() -> None:
     torch.set_num_threads(1)
     for quantity, rows in here().items():
         describe(f"this machine's CPU, {quantity}", rows)
+        name = "step_time" if quantity == "step time" else "system"
+        half = float(np.quantile(np.abs([miss for *_, miss in rows]), 0.9))
+        tried(quantity, rows, CALIBRATED[name], max(half, LEAST_REACH[name]))
     boards = emulated()
     own = np.mean([(a[3] - b[3]) ** 2 / 2 for a, b in zip(boards[::2], boards[1::2], strict=True)])
     print(
@@ -214,8 +269,13 @@ def main() -> None:
     print(
         f"Pascal Titan X with the TX2's values: {len(card)} networks, common to all {between_groups(card):+.2f} of the square"
     )
+    interval = devices.find("jetson-tx2").kinds["torch-1.6"]["interval"]
     for quantity, rows in tx2(given.reference, given.cache).items():
-        describe(f"Jetson TX2, {quantity}", rows)
+        name = INTERVALS[quantity]
+        device = OF_KIND[name].device if name in OF_KIND else 0.0
+        describe(f"Jetson TX2, {quantity}", rows, device)
+        if name in OF_KIND:
+            tried(quantity, rows, OF_KIND[name], interval.values[name].value)
 
 
 if __name__ == "__main__":

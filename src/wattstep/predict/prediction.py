@@ -73,6 +73,7 @@ class Prediction:
         fitted: Where the values behind it were fitted.
         notes: What a reader must know.
         processor: On which it trains, "cuda" or "cpu".
+        corrected_by: Recorded runs that corrected it, in words; "": none did.
     """
 
     device: Device
@@ -91,14 +92,16 @@ class Prediction:
     fitted: str
     notes: tuple[str, ...] = ()
     processor: str = "cuda"
+    corrected_by: str = ""
 
     def corrected(
-        self, corrections: Mapping[str, Correction], notes: tuple[str, ...]
+        self, corrections: Mapping[str, Correction], by: str, notes: tuple[str, ...]
     ) -> Prediction:
         """With what recorded trainings say, by quantity; whether it fits stays as it is.
 
         Args:
             corrections: By "step_time", "reserved" and "system" (memory), "power".
+            by: Recorded runs, in words.
             notes: What a reader must know of them.
         """
         factors = {name: each.factor for name, each in corrections.items()}
@@ -124,6 +127,7 @@ class Prediction:
             power=power,
             reach={**self.reach, **reach},
             notes=(*self.notes, *notes),
+            corrected_by=by,
         )
 
     # --- figures -------------------------------------------------------------------------------
@@ -303,7 +307,8 @@ class Prediction:
 
     @property
     def _source(self) -> str:
-        return f"model of {self.device.name} with {self.engine}"
+        source = f"model of {self.device.name} with {self.engine}"
+        return f"{source}, {self.corrected_by}" if self.corrected_by else source
 
     def _figure(self, value: float, unit: str, quantity: str, method: str) -> Figure:
         low, high = widened(value, self.reach[quantity])

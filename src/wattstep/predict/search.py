@@ -122,7 +122,9 @@ class BatchSearch(ABC):
             for name, each in corrections.items()
         )
         notes = (*(each.note for each in self.evidence.trainings), f"corrected by that: {made}")
-        return prediction.corrected(corrections, notes)
+        runs = len(self.evidence.trainings)
+        by = f"corrected by {runs} recorded run{'s'[: runs > 1]}"
+        return prediction.corrected(corrections, by, notes)
 
     @abstractmethod
     def at(self, batch_size: int) -> Prediction:

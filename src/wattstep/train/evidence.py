@@ -79,8 +79,9 @@ def learn_from(
             )
         if not ratios:
             why = "; ".join(f"{LABELS[name]}: {reason}" for name, reason in unusable.items())
-            raise _refusal(
-                run.path.name, f"has nothing that counts ({why})", "evidence-without-figures"
+            raise InvalidValueError(
+                f"--like {run.path.name}: nothing in it counts ({why})",
+                id="evidence-without-figures",
             )
         trainings.append(
             Recorded(
@@ -119,18 +120,18 @@ def check_alike(
     facts = info.device
     target = info.target.partition(":")[0]
     if target.startswith(NOT_RECORDED) or info.imported or "emulated_on" in facts:
-        raise _refusal(
-            name, f"was not measured on its device ({info.target})", "evidence-not-measured"
+        raise InvalidValueError(
+            f"--like {name}: it was not measured on its device ({info.target})",
+            id="evidence-not-measured",
         )
     if info.workload not in workloads.names() or info.batch_size is None:
-        raise _refusal(
-            name,
-            f"trained {info.title}, no workload of the suite: nothing predicts it",
-            "evidence-not-predictable",
+        raise InvalidValueError(
+            f"--like {name}: {info.title} is no workload of the suite: nothing predicts it",
+            id="evidence-not-predictable",
         )
     elsewhere = _other_machine(facts, device, here)
     if elsewhere:
-        raise _refusal(name, elsewhere, "evidence-of-another-device")
+        raise InvalidValueError(f"--like {name}: it {elsewhere}", id="evidence-of-another-device")
     for what, own, wanted, same in (
         (
             "engine", info.engine, predictor.fitted.engine,
@@ -140,20 +141,19 @@ def check_alike(
         ("precision", info.precision, predictor.precision, info.precision == predictor.precision),
         ("threads", info.threads, predictor.threads, predictor.threads in (None, info.threads)),
         (
-            "power mode", facts.get("power_mode"), mode or "that of the device's file",
+            "power mode", facts.get("power_mode"), mode or "that of the device's file (--mode names another)",
             _same_mode(facts.get("power_mode"), mode, device),
         ),
-        ("compiled", bool(info.options.get("compiled")), False, not info.options.get("compiled")),
+        ("model", "compiled", "as it is", not info.options.get("compiled")),
         (
-            "governor", info.options.get("governor"), None,
+            "governor", info.options.get("governor") or "one of wattstep", "the device's own",
             not info.options.get("governor") and not info.conditions.get("governor"),
         ),
     ):  # fmt: skip
         if not same:
-            raise _refusal(
-                name,
-                f"is of another {what} ({own}) than the prediction ({wanted})",
-                "evidence-of-another-kind",
+            raise InvalidValueError(
+                f"--like {name}: its {what} is {own or 'not known'}, the prediction's is {wanted}",
+                id="evidence-of-another-kind",
             )
 
 
@@ -274,7 +274,3 @@ def _same_mode(own: str | None, mode: str | None, device: Device) -> bool:
     if mode is not None:
         return own == mode
     return own is None or own.startswith("MAXN") or own not in device.modes
-
-
-def _refusal(run: str, why: str, id: str) -> InvalidValueError:
-    return InvalidValueError(f"--like {run}: the run {why}", id=id)

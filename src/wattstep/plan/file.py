@@ -172,10 +172,14 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
     for name in OF_STEP:
         if name in document["predicted"]:
             figure = Figure.from_dict(document["predicted"][name])
-            ends = (figure.value, figure.low, figure.high)
-            if not all(isinstance(end, (int, float)) and isfinite(end) for end in ends):
+            numbers = [
+                number
+                for number in (figure.low, figure.value, figure.high)
+                if isinstance(number, (int, float)) and isfinite(number)
+            ]
+            if len(numbers) < 3:
                 raise ValueError(f"predicted.{name} has no numbers")
-            if not ends[1] <= ends[0] <= ends[2]:
+            if numbers != sorted(numbers):
                 raise ValueError(f"predicted.{name} lies outside its interval")
             if figure.status is not Status.PREDICTED:
                 raise ValueError(f"predicted.{name} is {figure.status.value}, not predicted")

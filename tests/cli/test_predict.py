@@ -67,6 +67,7 @@ def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: object
     assert out.count("yes, > 99 %") == 2
     assert "It fits with 98 % up to batch" in out
     assert "waiting for the host" in out
+    assert " ! Beyond what values were fitted to: " in out
     assert lines < 24
 
 

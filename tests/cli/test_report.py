@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,22 @@ def daily(folder: Path) -> Path:
     zero = {"day": 0, "held_out": "1100000000", "remembered": "11", "weights_sha256": "0"}
     (folder / "batch-4" / "days.json").write_text(json.dumps({"days": [zero]}))
     return folder
+
+
+def test_of_no_run_the_newest_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(monkeypatch) == 2
+    assert "wattstep report RUN" in capsys.readouterr().err
+    for age, batch in ((9, 4), (0, 64), (5, 16)):
+        folder = made(tmp_path / "runs", batch)
+        stamp = 1_700_000_000 - age
+        os.utime(folder / "run.json", (stamp, stamp))
+    assert called(monkeypatch) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "batch 64" in page
+    assert "batch 16" not in page
 
 
 def test_a_sweep_among_runs_brings_the_runs_that_are_there(

@@ -73,6 +73,15 @@ def test_runs_of_a_script_are_told_apart_by_its_arguments(tmp_path: Path) -> Non
         assert "--width 64" in out
 
 
+def test_what_several_runs_come_to_stands_beside_their_names(tmp_path: Path) -> None:
+    for width in ("32", "64"):
+        options = {"script": "train.py", "arguments": f"--width {width}"}
+        make_run(tmp_path / "runs" / width, [], options=options)
+    out = wattstep("show", "runs", "--steps", "100", cwd=tmp_path, env={"COLUMNS": "120"}).stdout
+    for line, width in zip(out.splitlines(), ("32", "64"), strict=False):
+        assert f"--width {width}: 100 steps: 2.0" in line  # of 20 ms each
+
+
 def test_a_list_of_a_file_is_an_error_that_says_what_it_takes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     listed = wattstep("runs", "list", "train.py", "--json", cwd=tmp_path)

@@ -48,6 +48,11 @@ def test_parts_that_change_in_opposite_ways_open_both_ends() -> None:
     assert "between 10 % less and 20 % more time" in drift.sentences[0]
 
 
+def test_a_part_that_did_not_change_took_as_much_time() -> None:
+    drift = drift_between([canary((1, 1), (1, 1))], [canary((1.2, 1.2), (1.001, 1.001))])
+    assert "copying memory took as much time" in drift.sentences[0]
+
+
 def test_without_a_canary_nothing_is_known() -> None:
     drift = drift_between([canary((1, 1)), None], [canary((1, 1))])
     assert not drift.shown

@@ -82,6 +82,14 @@ def test_equal_figures_and_different_machines_are_said() -> None:
     assert "wattstep compare" in found[-1]
 
 
+def test_digits_that_are_not_shown_rank_nothing() -> None:
+    peaks = [figure(mega * 1e6, "B", "measured") for mega in (347.1, 346.9)]
+    one, other = (run(name, figure(1.0, "s"), peak_memory=peak) for name, peak in zip("AB", peaks, strict=True))  # fmt: skip
+    assert about("least memory", one, other) == (
+        "Which needs the least memory cannot be said: all have 347 MB."
+    )
+
+
 def test_what_only_one_run_has_is_no_question() -> None:
     language = run("A", figure(1.0, "s"), energy_per_token=figure(0.02, "J"))
     other = run("B", figure(2.0, "s"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from wattstep.report.wording import compared, setting, titles
-from wattstep.schema.figure import missing
+from wattstep.report.wording import compared, may_or_should, setting, steps, titles
+from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.figures import Metrics
 from wattstep.schema.run_report import RunReport
 
@@ -38,3 +38,20 @@ def test_runs_to_a_goal_are_compared_by_what_it_took() -> None:
 def test_accumulation_stands_beside_the_batch() -> None:
     assert setting(run(accumulate=4))[0] == "batch 4 accumulated 4 times"
     assert setting(run(accumulate=1))[0] == "batch 4"
+
+
+def test_the_arguments_of_a_script_stand_beside_its_engine() -> None:
+    one = replace(run(arguments="--width 32"), engine="torch 2.4")
+    assert setting(one)[:2] == ["torch 2.4", "--width 32"]
+
+
+def test_of_no_steps_no_kinds_are_counted() -> None:
+    none = replace(run(), steps=replace(run().steps, recorded=0, clean=0, traced=0))
+    assert steps(none) == "no steps were recorded"
+
+
+def test_a_gain_whose_interval_begins_at_nothing_is_only_possible() -> None:
+    for low, word in ((None, "should"), (0.0, "may"), (0.004, "may"), (0.01, "should")):
+        high = None if low is None else 0.9
+        gain = Figure(value=0.5, unit="ratio", status=Status.PREDICTED, low=low, high=high)
+        assert may_or_should(gain) == word

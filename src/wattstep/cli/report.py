@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from wattstep.cli import completing
-from wattstep.cli.folders import DAILY, SWEEP, FolderContents, find, read_sweep, trained
+from wattstep.cli.folders import DAILY, SWEEP, FolderContents, asked, find, read_sweep, trained
 from wattstep.cli.lean import lean
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
@@ -27,13 +27,13 @@ MOST_EXPLAINED = 8  # runs of a report whose explanations stand in it
 
 def report(
     runs: Annotated[
-        list[Path],
+        Optional[list[Path]],  # noqa: UP045
         typer.Argument(
             autocompletion=completing.runs,
-            metavar="RUN...",
-            help="Runs, folders that hold runs, sweeps, daily trainings.",
+            metavar="[RUN...]",
+            help="Runs, folders that hold runs, sweeps, daily trainings. [default: the newest run in runs]",
         ),
-    ],
+    ] = None,
     output: Annotated[Path, typer.Option(*OUTPUT, help="The HTML file.")] = Path("report.html"),
     paper: Annotated[
         bool,
@@ -46,6 +46,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write a report of recorded runs that opens in a browser, offline."""
+    runs = runs or asked(None, "report")
     if len(runs) == 1 and (runs[0] / SWEEP).exists():
         _report_sweep(runs[0], output, paper, json, quiet)
         return

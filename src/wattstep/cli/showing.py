@@ -73,11 +73,12 @@ def show_runs(
     from wattstep.insight.advise.section import ranked
     from wattstep.report.terminal.run import print_comparison, print_runs
     from wattstep.report.terminal.summary import print_summary
+    from wattstep.report.wording import titles
 
     console = screen()
     with console.capture() as captured:
-        for own in bills:  # what was asked for, first
-            print_bill(own, console)
+        for name, own in zip(titles(reports), bills, strict=True):  # what was asked for, first
+            print_bill(own, console, f"{name}: " if len(reports) > 1 else "")
         if asked:
             console.print()
     above = captured.get()

@@ -108,6 +108,8 @@ class Steps:
         """Reason why there is no clean step, where there is none."""
         if self.absent:
             return self.absent
+        if not len(self.index):
+            return "no step was recorded"
         if self.only_traced and self.warmup.all():
             return "no step is left: all that were traced count as warm-up"
         if self.looking is not None and (self.warmup | self.looking).all():

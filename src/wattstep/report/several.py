@@ -84,12 +84,13 @@ def _answer(question: Metric, known: Sequence[tuple[str, Shown]], count: int) ->
     lacking = count - len(there)
     left_out = [f"Of {lacking} of the {count} it is not known."] if lacking else []
     name, best = sorted(there, key=lambda each: _rank(question, each[1]))[0]
+    # Without an interval, digits that are not shown decide nothing.
+    if best.low is None and all(shown.value == best.value for _, shown in there):
+        return [f"Which {question.asked} cannot be said: all have {best.value}.", *left_out]
     rivals = [other for other, shown in there if shown is not best and _overlap(best, shown)]
     if not rivals:
         answer = f"{question.best.format(name, wording.in_words(best))}."
         return [answer, *_mixed(there), *left_out]
-    if best.low is None and all(shown.number == best.number for _, shown in there):
-        return [f"Which {question.asked} cannot be said: all have {best.value}.", *left_out]
     between = f"{name}, {wording.in_words(best)}, or {_listed(rivals)}"
     return [f"{OPEN}which {question.asked}: {between}", *_mixed(there), *left_out]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from wattstep.report.machines import host, sensors, virtuality
 from wattstep.report.values import Shown, brief, plain, show
-from wattstep.schema.figure import Status
+from wattstep.schema.figure import Figure, Status
 from wattstep.schema.figures import Metrics
 from wattstep.schema.metrics import HEADLINES as HEADLINES
 from wattstep.schema.metrics import METRICS
@@ -40,6 +40,7 @@ _OF_IMPORTED = {
 }
 _WITH_IDLE = "_with_idle"
 _MOST_TITLE = 120  # characters
+_LEAST_GAIN = 0.005  # less is shown as 0 %
 SLIGHT = 0.01  # of the time, stolen by the hypervisor
 _ACRONYMS = {"cpu": "CPU", "gpu": "GPU", "sha256": "SHA-256", "p99": "99th percentile"}
 
@@ -213,6 +214,7 @@ def setting(report: RunReport) -> list[str]:
     threads = report.threads
     parts = [
         report.engine,
+        brief(str(report.options.get("arguments") or "")),
         _batch(report),
         None if threads is None else f"{threads} thread" + ("" if threads == 1 else "s"),
         report.precision,
@@ -223,6 +225,11 @@ def setting(report: RunReport) -> list[str]:
         (report.device.get("gpu") or {}).get("name"),
     ]
     return [plain(part) for part in parts if part]
+
+
+def may_or_should(gain: Figure) -> str:
+    """The word before a gain: one whose interval begins at nothing is only a possibility."""
+    return "may" if gain.low is not None and gain.low < _LEAST_GAIN else "should"
 
 
 def _batch(report: RunReport) -> str | None:
@@ -251,7 +258,7 @@ def steps(report: RunReport) -> str:
     kinds = [f"{counts[key]:,} {plain(key)}" for key in counts if key not in hidden]
     if "recorded" not in counts:
         return ", ".join(kinds)
-    if not counts["recorded"] and (report.imported or attached(report)):
+    if not counts["recorded"]:
         return "recorded from outside: no steps" if attached(report) else "no steps were recorded"
     recorded = f"{counts['recorded']:,} step{'' if counts['recorded'] == 1 else 's'} recorded"
     return f"{recorded}: {', '.join(kinds)}" if kinds else recorded

@@ -12,6 +12,7 @@ from wattstep.insight.explain.section import Section
 from wattstep.report.html.explain_charts import charts_of
 from wattstep.report.html.page import Plot, Plots
 from wattstep.report.values import plain, show
+from wattstep.report.wording import may_or_should
 from wattstep.run.run import Run
 from wattstep.schema.figure import Missing
 
@@ -58,7 +59,7 @@ def variables_of(sections: Sequence[Section] | Missing, plots: Plots) -> dict[st
 def _advice(piece: Advice) -> dict[str, object]:
     """What to do, what it saves, why, and how to try it."""
     return {
-        "do": plain(piece.title), "gain": show(piece.gain), "why": plain(piece.why),
+        "do": plain(piece.title), "gain": show(piece.gain), "verb": may_or_should(piece.gain), "why": plain(piece.why),
         "how": plain(piece.how),
     }  # fmt: skip
 

@@ -15,8 +15,8 @@ from wattstep.schema.figure import Figure
 BRIEF = 10.0  # seconds; from here on they are spelt in minutes and hours
 
 
-def print_bill(bills: Iterable[Bill], console: Console) -> None:
-    """Prints time, energy, CO2 and cost."""
+def print_bill(bills: Iterable[Bill], console: Console, whose: str = "") -> None:
+    """Prints time, energy, CO2 and cost, each line with the run's name before it where there are several."""
     for one in bills:
         energy = show(one.energy)
         parts = [_duration(one.time)]
@@ -25,7 +25,7 @@ def print_bill(bills: Iterable[Bill], console: Console) -> None:
             parts.append(f"{show(one.carbon).value} CO2 {one.carbon.method}")
         if one.cost is not None:
             parts.append(f"cost {show(one.cost).value} {one.cost.method}")
-        console.print(Text(f"{one.count:,} {one.of}: " + " · ".join(parts)))
+        console.print(Text(f"{whose}{one.count:,} {one.of}: " + " · ".join(parts)))
 
 
 def _duration(time: Figure) -> str:

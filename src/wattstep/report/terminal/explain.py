@@ -14,12 +14,11 @@ from wattstep.insight.advise.section import AdviceSection
 from wattstep.insight.explain.section import Row, Section, Table
 from wattstep.report.terminal.folding import print_table as print_grid
 from wattstep.report.values import brief, plain, show
-from wattstep.report.wording import metric
+from wattstep.report.wording import may_or_should, metric
 from wattstep.schema.figure import Figure
 
 INDENT = (0, 0, 0, 2)
 ONLY_A_RUN = "what it saves only a run can tell"
-LEAST_GAIN = 0.005  # less is shown as 0 %
 EVIDENCE = "evidence: --section NAME for one, --full for all"
 MOST_ROWS = 15
 
@@ -68,11 +67,10 @@ def _first_time(sentence: str, said: set[str]) -> bool:
 
 
 def saved(gain: Figure) -> str:
-    """Gain of a piece of advice in words; one whose interval begins at nothing is a possibility."""
+    """Gain of a piece of advice in words."""
     if gain.missing:
         return ONLY_A_RUN
-    verb = "may" if gain.low is not None and gain.low < LEAST_GAIN else "should"
-    return f"{verb} save {show(gain).text} of a sample's time"
+    return f"{may_or_should(gain)} save {show(gain).text} of a sample's time"
 
 
 def _print_advice(section: AdviceSection, console: Console) -> None:

@@ -140,7 +140,7 @@ def test_a_report_that_cannot_be_written_is_one_line(
 ) -> None:
     done = wattstep("report", "runs", "-o", "runs", "--quiet", cwd=folder)
     assert done.returncode == 2
-    assert done.stderr.startswith("wattstep: runs cannot be written")
+    assert "is a folder" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -411,6 +411,14 @@ def test_a_script_without_torch_is_profiled_without_torch(bare: Any, tmp_path: P
             "wattstep predict lenet --on tx2",
         ),
         (["predict", "lenet"], "needs-device", "wattstep predict lenet --on DEVICE"),
+        (["plan", "lenet"], "needs-device", "wattstep plan lenet --on DEVICE --samples N"),
+        (
+            ["plan", "lenet", "--on", "jetson-nano"],
+            "needs-samples",
+            "wattstep plan lenet --on jetson-nano --samples N",
+        ),
+        (["export", "a-run"], "needs-format", "wattstep export a-run --to FORMAT (perfetto, "),
+        (["import", "power.log"], "files-by-option", "wattstep import --telemetry power.log"),
     ],
 )
 def test_words_in_the_wrong_place_are_answered_with_what_to_write(

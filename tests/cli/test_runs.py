@@ -63,6 +63,16 @@ def test_where_a_run_lies_is_never_broken(
     assert max(map(len, listed.stdout.splitlines())) <= int(columns)
 
 
+def test_runs_of_a_script_are_told_apart_by_its_arguments(tmp_path: Path) -> None:
+    for width in ("32", "64"):
+        options = {"script": "train.py", "arguments": f"--width {width}"}
+        make_run(tmp_path / "runs" / width, [], options=options)
+    for command in (("runs", "list"), ("show", "runs")):
+        out = wattstep(*command, cwd=tmp_path, env={"COLUMNS": "120"}).stdout
+        assert "--width 32" in out
+        assert "--width 64" in out
+
+
 def test_a_list_of_a_file_is_an_error_that_says_what_it_takes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     listed = wattstep("runs", "list", "train.py", "--json", cwd=tmp_path)

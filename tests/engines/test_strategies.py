@@ -87,10 +87,17 @@ def sequence() -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
 
 
+def repeating() -> nn.Sequential:
+    """Twelve calls of nine modules: an activation, a layer and a block with noise are at several places."""
+    act, layer, block = nn.Tanh(), nn.Conv2d(8, 8, 1), Block(8)
+    calls = [nn.Conv2d(3, 8, 1), act, layer, act, block, layer, act, nn.Conv2d(8, 8, 3), block]
+    return nn.Sequential(*calls, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+
+
 # --- checkpointing -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [Net, sequence])
+@pytest.mark.parametrize("make", [Net, sequence, repeating])
 def test_checkpointing_leaves_weights_statistics_and_noise_bit_for_bit(
     make: Callable[[], nn.Module],
 ) -> None:
@@ -138,6 +145,22 @@ def test_a_chain_is_cut_into_runs_that_begin_with_layers() -> None:
     runs = [list(modules) for parent, modules in find_blocks(model) if parent is model]
     assert [sum(bool(list(each.parameters())) for each in run) for run in runs] == [3, 3, 3]
     assert all(list(run[0].parameters()) for run in runs)
+
+
+def test_modules_at_several_places_are_called_at_each() -> None:
+    """Named once by `children()`, they would be left out of the forward pass from the second place on."""
+    model = repeating()
+    calls: list[str] = []
+    for module in model.children():
+        module.register_forward_hook(lambda module, *_: calls.append(type(module).__name__))
+    images = torch.randn(2, 3, 12, 12)
+    model(images)
+    plain = calls[:]
+    calls.clear()
+    checkpoint_blocks(model, "net")
+    model(images)
+    assert calls == plain
+    assert len(plain) == 12
 
 
 def test_what_is_never_trained_is_not_computed_again() -> None:
@@ -191,14 +214,54 @@ def test_blocks_that_cannot_be_computed_again_are_refused() -> None:
 # --- offload -----------------------------------------------------------------------------------
 
 
+def offloaded(model: nn.Module) -> Offload:
+    return Offload(model, CPU, shared=True)
+
+
 def test_offloading_leaves_weights_bit_for_bit() -> None:
     def make() -> nn.Module:
         return Net(width=32)
 
-    def saving(model: nn.Module) -> Offload:
-        return Offload(model, CPU, shared=True)
+    assert same(stepped(make), stepped(make, saving=offloaded))
 
-    assert same(stepped(make), stepped(make, saving=saving))
+
+class Conjugating(nn.Module):
+    """Saves complex and real numbers whose sign is a bit of the view, not in the storage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(12, 12), nn.Linear(3 * 12 * 7, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        waves = torch.fft.rfft(self.first(images)).conj()
+        scores: torch.Tensor = self.head(
+            (waves.imag * waves.imag - (waves * waves).real).flatten(1)
+        )
+        return scores
+
+
+def test_offloaded_views_keep_their_conjugate_and_their_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("wattstep.engines.torch.offload.LEAST_BYTES", 1)  # all of it leaves
+    assert same(stepped(Conjugating), stepped(Conjugating, saving=offloaded))
+
+
+class ChangingItsInput(Block):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return super().forward(images.mul_(2))
+
+
+def test_what_stays_is_refused_where_it_was_changed_since() -> None:
+    """Torch leaves that to who packs: a block would be computed again from what it was not given."""
+
+    def make() -> nn.Module:
+        model = Net()
+        model.blocks[0] = ChangingItsInput(8)
+        return model
+
+    with refused("input-changed", "net"), explaining("net"):
+        stepped(make, lambda model: checkpoint_blocks(model, "net"), saving=offloaded)
 
 
 def test_offloaded_activations_are_in_a_file_without_a_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import exp, log
@@ -15,6 +16,7 @@ from tests.refusals import refused
 
 from wattstep.errors import InvalidValueError
 from wattstep.plan import Estimate, Plan
+from wattstep.plan.budget import parse_period
 from wattstep.plan.costs import chance_of
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.step_graph import StepFamily
@@ -172,6 +174,28 @@ def test_nothing_that_fits_says_what_is_lacking_and_what_would_do() -> None:
     fewer = next(line for line in made.remedies if "samples a session" in line)
     samples = int(fewer.split()[0])
     assert plan(device(), samples=samples, budget="20 s").chosen is not None
+
+
+@pytest.mark.parametrize(
+    "budget", ["900 ms, 100 mJ", "20 s, 1 J, 1 GB", "0.1 min", "0.001 Wh, 26 °C"]
+)
+def test_a_larger_budget_that_is_named_would_do_as_it_is_written(budget: str) -> None:
+    """All limits that are missed at once, none of them in a form that --budget does not read."""
+    made = plan(device(), budget=budget)
+    assert made.chosen is None
+    line = next(line for line in made.remedies if line.startswith("a budget of "))
+    larger = dict(re.findall(r"([\d.]+ \S+) of \w+ in place of ([\d.]+ [^\s,]+)", line))
+    by_old = {old: new for new, old in larger.items()}
+    whole = ", ".join(by_old.get(part, part) for part in budget.split(", "))
+    assert whole != budget
+    assert plan(device(), budget=whole).chosen is not None
+
+
+def test_sessions_that_are_too_close_are_to_be_further_apart() -> None:
+    made = plan(device(), every_s=40.0)
+    line = next(line for line in made.remedies if "--every" in line)
+    assert "a budget" not in line  # one beyond --every is refused
+    assert plan(device(), every_s=parse_period(line.split("'")[1])).chosen is not None
 
 
 def test_a_session_is_over_before_the_next_begins() -> None:

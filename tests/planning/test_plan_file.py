@@ -73,10 +73,15 @@ def _changed(path: Path, *keys: str, to: Any) -> None:
         (("wattstep_plan",), "1", "unreadable-plan", "it is no plan"),
         (("settings",), None, "damaged-plan", "'settings' is missing"),
         (("settings", "batch_size"), [4], "damaged-plan", "batch_size"),
+        (("settings",), [], "damaged-plan", "settings are no table"),
+        (("settings", "batch_size"), None, "damaged-plan", "settings.batch_size"),
         (("settings", "out"), "elsewhere", "damaged-plan", "settings have out"),
         (("predicted", "step_time"), None, "damaged-plan", "step_time"),
         (("predicted", "step_time", "low"), "soon", "damaged-plan", "step_time has no numbers"),
         (("predicted", "step_time", "status"), "sworn", "damaged-plan", "sworn"),
+        (("predicted", "step_time", "status"), "measured", "damaged-plan", "not predicted"),
+        (("predicted", "step_time", "unit"), "ms", "damaged-plan", "'ms', not in s"),
+        (("predicted", "step_time", "low"), 1e9, "damaged-plan", "outside its interval"),
     ],
 )
 def test_a_file_that_is_no_plan_of_this_wattstep_is_refused(

@@ -79,6 +79,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "sampling": {"interval_s": 0.5},
     "tracing": {"trace": "every:9"},
     "left out": {"options": {"exclude": ["disturbed"]}},
+    "arguments": {"options": {"arguments": "--width 32"}},
 }
 
 

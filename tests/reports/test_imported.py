@@ -161,7 +161,7 @@ def test_a_recording_without_steps_is_not_called_a_step(tmp_path: Path) -> None:
     assert "no steps were recorded" in printed(telemetry)
     assert "All that was recorded took 8.04 J of energy" in text
     assert "Mean power over the whole recording" in text
-    assert "There are no steps: figures are of the whole recording." in text
+    assert "Figures are of the whole recording." in text
     for kind in ("totals", "unmarked"):
         shown = printed(made(tmp_path, kind))
         assert "for the whole recording" in shown

@@ -288,5 +288,21 @@ def test_the_sum_of_all_rails_is_said_to_be_off_where_one_feeds_another() -> Non
         ("ddr", "not added: fed by VIN_SYS_5V0, which contains it"),
     ]
     assert "before the first step" in known.idle
+
+
+def test_of_a_log_without_steps_the_sum_of_all_rails_is_of_the_whole_recording() -> None:
+    shown = document()
+    shown["figures_of"] = "recording"
+    shown["channels"] = [
+        {**shown["channels"][0], "name": name, "role": f"power_{role}", "note": None}
+        for name, role in (("gpu", "total"), ("system", "total"), ("ddr", "part"))
+    ]
+    shown["energy_by_rail"] = {
+        name: synthetic.figure(joules, "J")
+        for name, joules in {"gpu": 1.0, "system": 2.0, "ddr": 0.45}.items()
+    }
+    (sentence,) = counted_twice(synthetic.report(shown))
+    assert "3.45 J in the whole recording in place of 3.00 J" in sentence
+    assert "a step" not in sentence
     shown["channels"][1]["role"] = "power_part"
     assert rails(synthetic.report(shown)) is None

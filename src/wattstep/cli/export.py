@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -12,6 +13,7 @@ from wattstep.cli import completing
 from wattstep.cli.opening import open_runs
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.cli.saying import say, say_failures
+from wattstep.errors import InvalidValueError
 from wattstep.schema.failures import Failures
 from wattstep.schema.sanitize import plain
 
@@ -25,14 +27,14 @@ def export(
         typer.Argument(autocompletion=completing.runs, metavar="RUN...", help="Runs, or folders that hold runs."),
     ],
     to: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
             "--to",
-            help="perfetto (ui.perfetto.dev, trace_processor), chrome (Chrome JSON, as PyTorch's "
+            help="Required: perfetto (ui.perfetto.dev, trace_processor), chrome (Chrome JSON, as PyTorch's "
             "profiler writes it), csv or parquet (tables).",
             metavar="FORMAT",
         ),
-    ],
+    ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -50,8 +52,14 @@ def export(
 ) -> None:  # fmt: skip
     """Write runs for other tools: Perfetto, Chrome JSON, CSV, Parquet."""
     from wattstep.cli.folders import expand
+    from wattstep.report.export import FORMATS
     from wattstep.report.export.export import format_of, targets
 
+    if to is None:
+        line = shlex.join(["wattstep", "export", *map(str, runs), "--to"])
+        raise InvalidValueError(
+            f"no format is named: {line} FORMAT ({', '.join(FORMATS)})", id="needs-format"
+        )
     format_of(to)
     paths = expand(runs)
     places = dict(zip(paths, targets(paths, to, output), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -12,6 +13,10 @@ from wattstep.errors import InvalidValueError
 
 
 def import_(
+    files: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Argument(hidden=True),
+    ] = None,
     trace: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -104,6 +109,13 @@ def import_(
     from wattstep.importing.importer import ImportSettings, import_run
     from wattstep.store.files import new_name
 
+    if files:
+        name_ = shlex.quote(str(files[0]))
+        raise InvalidValueError(
+            f"{files[0]}: say what it holds: wattstep import --telemetry {name_} (samples of sensors, "
+            f"such as tegrastats) or --trace {name_} (operations)",
+            id="files-by-option",
+        )
     if agent is not None:
         if trace is not None or telemetry:
             raise InvalidValueError("--agent is a recording by itself: without the other two")

@@ -23,14 +23,17 @@ def plan(
         ),
     ],
     on: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
             "--on",
-            help="Device, see devices; its file; or this, once calibrated.",
+            help="Device, see devices; its file; or this, once calibrated. Required.",
             metavar="DEVICE",
         ),
-    ],
-    samples: Annotated[int, typer.Option(help="That a session trains on.", metavar="N")],
+    ] = None,
+    samples: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="That a session trains on. Required.", metavar="N"),
+    ] = None,
     every: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -124,6 +127,17 @@ def plan(
     from wattstep.plan.file import check_plannable, write_plan
     from wattstep.store import this_device
 
+    if on is None:
+        raise InvalidValueError(
+            f"no device is named: wattstep plan {what} --on DEVICE --samples {samples or 'N'} "
+            "(wattstep devices lists them)",
+            id="needs-device",
+        )
+    if samples is None:
+        raise InvalidValueError(
+            f"no number of samples is named: wattstep plan {what} --on {on} --samples N",
+            id="needs-samples",
+        )
     if least is not None and least not in LEAST:
         raise InvalidValueError(f"--least {least}: there are {', '.join(LEAST)}", id="unknown-cost")
     paths = out or []

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FINISHED: Final = ("closed", "recovered")
 HEADLINES: Final = ("step_time", "energy_per_step")  # of a list
+MOST_ARGUMENTS: Final = 40  # characters of a script's arguments
 
 
 def runs(
@@ -125,14 +126,15 @@ def _print(rows: Sequence[ListedRun], figures: Mapping[str, Figures]) -> None:
     """Date, what ran, step time, energy of a step, where it lies; the oldest first."""
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.folding import print_table
-    from wattstep.report.values import show
+    from wattstep.report.values import brief, show
 
     cells = []
     for row in sorted(rows, key=_created):
         facts, headlines = row.facts, figures.get(row.run)
         what = f"{row.state}: {row.problem}"
         if facts is not None and row.problem is None:
-            what = facts.workload + (f" ({row.state})" if row.state != "closed" else "")
+            what = " ".join(filter(None, (facts.workload, brief(facts.arguments, MOST_ARGUMENTS))))
+            what += f" ({row.state})" if row.state != "closed" else ""
         each = (None if headlines is None else headlines.figure(name) for name in HEADLINES)
         shown = ["" if figure is None else show(figure).value for figure in each]
         size = "" if facts is None or facts.batch_size is None else f"batch {facts.batch_size}"

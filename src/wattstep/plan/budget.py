@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil, floor, log10
 from types import MappingProxyType
 from typing import Final
 
@@ -16,8 +17,8 @@ DAY_S: Final = 86400.0
 UNITS: Final = MappingProxyType(
     {
         "%": ("battery", 0.01),
-        "J": ("energy", 1.0), "kJ": ("energy", 1e3), "Wh": ("energy", 3600.0), "mWh": ("energy", 3.6),
-        "s": ("time", 1.0), "min": ("time", 60.0), "h": ("time", 3600.0),
+        "mJ": ("energy", 1e-3), "J": ("energy", 1.0), "kJ": ("energy", 1e3), "Wh": ("energy", 3600.0), "mWh": ("energy", 3.6),
+        "ms": ("time", 1e-3), "s": ("time", 1.0), "min": ("time", 60.0), "h": ("time", 3600.0),
         "°C": ("temperature", 1.0), "C": ("temperature", 1.0),
         "MiB": ("memory", 2.0**20), "GiB": ("memory", 2.0**30), "MB": ("memory", 1e6), "GB": ("memory", 1e9),
     }
@@ -45,6 +46,12 @@ class Limit:
     kind: str
     most: float
     text: str
+
+    @property
+    def unit(self) -> str:
+        """In which it was written, of `UNITS`; s where it is the time until the next session."""
+        match = _PART.fullmatch(self.text)
+        return match[3] if match else "s"
 
     @property
     def spelt(self) -> str:
@@ -166,6 +173,20 @@ def _limit(part: str) -> Limit:
             id="out-of-range",
         )
     return Limit(kind=kind, most=most, text=part)
+
+
+def spelt_up(most: float, unit: str) -> str:
+    """A bound as `Budget.parse` reads it, rounded up to three digits: "1.59 J".
+
+    Args:
+        most: In the unit of `SPELT_IN`, above 0.
+        unit: Of `UNITS`, in which it is written.
+    """
+    amount = most / UNITS[unit][1]
+    decimals = 2 - floor(log10(amount))
+    number = ceil(amount * 10.0**decimals) / 10.0**decimals
+    text = f"{number:.{max(0, decimals)}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
 def parse_period(text: str) -> float:

@@ -13,7 +13,8 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.plan.costs import OF_STEP
 from wattstep.plan.search import Plan
 from wattstep.plan.space import DIMENSIONS
-from wattstep.schema.figure import Figure
+from wattstep.schema.figure import Figure, Status
+from wattstep.schema.metrics import METRICS
 from wattstep.schema.run_documents import PlannedFacts
 from wattstep.schema.sanitize import plain
 from wattstep.schema.version import VERSION
@@ -155,7 +156,11 @@ def read_plan(path: Path) -> PlanFile:
 
 
 def _parsed(document: Mapping[str, Any]) -> PlanFile:
-    settings = dict(document["settings"])
+    settings = document["settings"]
+    if not isinstance(settings, dict):
+        raise ValueError("settings are no table")
+    if "batch_size" not in settings:
+        raise KeyError("settings.batch_size")
     known = {"batch_size", "accumulate", "processor", "classes", "image_size"}
     known |= {each.name for each in DIMENSIONS}
     if unknown := sorted(set(settings) - known):
@@ -170,6 +175,14 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
             ends = (figure.value, figure.low, figure.high)
             if not all(isinstance(end, (int, float)) and isfinite(end) for end in ends):
                 raise ValueError(f"predicted.{name} has no numbers")
+            if not ends[1] <= ends[0] <= ends[2]:
+                raise ValueError(f"predicted.{name} lies outside its interval")
+            if figure.status is not Status.PREDICTED:
+                raise ValueError(f"predicted.{name} is {figure.status.value}, not predicted")
+            if figure.unit != METRICS[name].unit:
+                raise ValueError(
+                    f"predicted.{name} is in {figure.unit!r}, not in {METRICS[name].unit}"
+                )
             figures[name] = figure.to_dict()
     if "step_time" not in figures:
         raise KeyError("predicted.step_time")

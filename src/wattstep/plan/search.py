@@ -9,7 +9,7 @@ from math import floor, inf, log
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, WattstepError
-from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit
+from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit, spelt_up
 from wattstep.plan.costs import Estimate, Estimator, Session, bound_for, start_of
 from wattstep.plan.space import (
     ALLOWED,
@@ -28,6 +28,7 @@ from wattstep.stats.front import non_dominated
 LEAST: Final = ("energy", "time", "memory")  # what a plan may be the least of
 NO_LIMITS: Final = Budget()
 FRONT: Final = ("time", "energy", "memory")
+_UNTIL_NEXT: Final = "until the next session"
 DEVICE_MEMORY: Final = "memory of the device"
 NEAR: Final = 0.01  # part of a cost by which two plans differ that nobody would tell apart
 
@@ -43,6 +44,7 @@ class Verdict:
         sure: Probability that is asked for.
         figure: What is limited, as it is predicted.
         most: The bound in the figure's unit.
+        unit: In which the bound is written, of `UNITS`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Verdict:
     sure: float
     figure: Figure
     most: float
+    unit: str
 
     @property
     def holds(self) -> bool:
@@ -61,6 +64,16 @@ class Verdict:
     def enough(self) -> float:
         """The bound that would hold as surely as is asked for, in the figure's unit."""
         return bound_for(self.figure, self.sure)
+
+    @property
+    def affordable(self) -> bool:
+        """True if there is a bound that would do, as a budget may have it."""
+        return self.figure.value is not None and (self.name != "battery" or self.enough <= 1)
+
+    @property
+    def budget(self) -> str:
+        """`enough` as `--budget` takes it, in the unit of the bound, rounded up."""
+        return spelt_up(self.enough, self.unit)
 
     @property
     def short(self) -> float:
@@ -131,11 +144,12 @@ class Plan:
             sure=SURE,
             figure=estimate.figures["memory"],
             most=estimate.prediction.memory.usable,
+            unit="GB",
         )
         limits = list(self.budget.limits)
         every = self.session.every_s
         if every is not None and self.budget.of("time") is None:
-            limits.append(Limit(kind="time", most=every, text="until the next session"))
+            limits.append(Limit(kind="time", most=every, text=_UNTIL_NEXT))
         return (
             memory,
             *(
@@ -146,6 +160,7 @@ class Plan:
                     sure=self.sure,
                     figure=estimate.figures[limit.kind],
                     most=limit.most,
+                    unit=limit.unit,
                 )
                 for limit in limits
             ),
@@ -239,7 +254,7 @@ class Plan:
         if failing:
             return "; ".join(_failing(each) for each in failing)
         changes = self._changes(estimate.configuration)
-        needless = len(changes) > len(self._changes(best.configuration))
+        own = self._changes(best.configuration)
         more: list[str] = []
         less: list[str] = []
         for name in (self.least, *(each for each in LEAST if each != self.least)):
@@ -247,9 +262,11 @@ class Plan:
             if inf in (mine, theirs) or abs(log(theirs / mine)) < NEAR:
                 continue
             (more if theirs > mine else less).append(_compared(name, theirs / mine))
-        if needless:
+        if len(changes) > len(own):
             beside = ", ".join([*less, *more]) or "at the same cost"
-            return f"keeps the limits with {beside}, but trains differently, which the budget does not need"
+            timed = set(changes) - set(own) != {UNTIMED}
+            other = "trains differently" if timed else "at a rate that is assumed"
+            return f"keeps the limits with {beside}, but {other}, which the budget does not need"
         if not more:
             beside = f", with {', '.join(less)}" if less else ""
             return (
@@ -312,6 +329,21 @@ class Plan:
 
     # --- what would help, what could go wrong ------------------------------------------------------
 
+    def _larger(self, failing: Sequence[Verdict]) -> str:
+        """The larger budget that would do, all of it; "" where no larger one would."""
+        if not failing or not all(each.affordable for each in failing):
+            return ""
+        larger = [
+            f"{each.budget} of {each.name} in place of {each.bound}"
+            for each in failing
+            if each.bound != _UNTIL_NEXT
+        ]
+        text = f"a budget of {' and '.join(larger)}" if larger else ""
+        time = max((each.enough for each in failing if each.name == "time"), default=0.0)
+        if time > (self.session.every_s or inf):
+            text += f"{', with ' if text else ''}--every '{spelt_up(time, 's')}'"
+        return text
+
     @property
     def remedies(self) -> tuple[str, ...]:
         """Where no plan keeps the budget: what would change that, from the nearest one."""
@@ -320,13 +352,9 @@ class Plan:
         nearest = self.nearest
         failing = [each for each in self.verdicts(nearest) if not each.holds]
         lines = []
-        for each in failing:
-            if each.name in SPELT_IN and each.figure.value is not None:
-                lines.append(
-                    f"a budget of {quantity(each.enough, each.figure.unit)} of {each.name} in place of {each.bound}"
-                    if each.name != "temperature"
-                    else f"{quantity(each.enough, '°C')} in place of {each.bound}"
-                )
+        larger = self._larger([each for each in failing if each.name in SPELT_IN])
+        if larger:
+            lines.append(larger)
         shrinking = [each for each in failing if each.name in ("time", "energy", "battery")]
         if shrinking and len(shrinking) == len(failing):
             part = min(each.most / each.enough for each in shrinking)

@@ -112,7 +112,7 @@ class Imported:
         if totals:
             return ONLY_TOTALS
         if reason := self.power_steps.get("reason"):
-            return f"{NO_TRACE}; {reason}"
+            return f"no trace was imported; {reason}"
         return NO_STEPS if self.trace else NO_TRACE
 
     @property

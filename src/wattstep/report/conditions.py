@@ -144,8 +144,9 @@ def counted_twice(report: RunReport) -> Iterator[str]:
     if not over or len(joules) - len(over) < _SEVERAL:
         return
     wrong = total + sum(over.values())
+    each = "in the whole recording" if figures_of(report) == RECORDING else "a step"
     yield (
-        f"The sum of all rails says {100 * (wrong / total - 1):.0f} % too much, {quantity(wrong, 'J')} a step in "
+        f"The sum of all rails says {100 * (wrong / total - 1):.0f} % too much, {quantity(wrong, 'J')} {each} in "
         f"place of {quantity(total, 'J')}: {', '.join(over)} is fed by a rail that counts already."
     )
 

@@ -80,7 +80,7 @@ def answer(plan: Plan) -> str:
     return (
         f"none of {searched} keeps the limits. Nearest: {plan.nearest.configuration.text}, which holds "
         f"{worst.bound} of {worst.name} with {100 * worst.chance:.0f} % and would need "
-        f"{quantity(worst.enough, worst.figure.unit)} for {100 * worst.sure:.0f} %"
+        f"{worst.budget} for {100 * worst.sure:.0f} %"
     )
 
 

@@ -185,6 +185,7 @@ def _way(report: RunReport) -> dict[str, str]:
         "image_size": f"{size}×{size}" if size else "",
         **strategies(options),
         "sensors": sensors(report.device),
+        "arguments": brief(str(options.get("arguments") or ""), _MOST_TITLE),
     }
 
 
@@ -282,7 +283,7 @@ def cautions(report: RunReport) -> list[Caution]:
         texts.append((False, "Recorded from outside: its steps and operations are not known; "
                              "wattstep profile SCRIPT records them."))  # fmt: skip
     elif report.imported and figures_of(report) == RECORDING:
-        texts.append((False, "There are no steps: figures are of the whole recording."))
+        texts.append((False, "Figures are of the whole recording."))
     texts += [(True, text) for text in _throttled(report)]
     if report.steps.disturbed:
         conditions, of = report.conditions, " steps"

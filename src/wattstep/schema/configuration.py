@@ -211,6 +211,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "sampling": _field("the sampling interval", _WARN, _sampling),
         "tracing": _field("how often steps are traced", _WARN, lambda info: _as_text(info.trace)),
         "left out": _field("the steps left out", _WARN, _left_out),
+        # Not refused: a seed is an argument, too, and repetitions differ by it.
+        "arguments": _field("the arguments of the script", _WARN, _option("arguments")),
     }
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ class ListedFacts:
 
     Attributes:
         workload: As `RunInfo` has it; likewise the others.
+        arguments: Of somebody's own script, in one line; "" of other trainings.
         imported: True if it was made of files of other tools.
     """
 
@@ -26,6 +27,7 @@ class ListedFacts:
     engine: str
     created: str
     imported: bool
+    arguments: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class ListedRun:
         return {
             "run": self.run, "state": self.state, "workload": facts.workload,
             "batch_size": facts.batch_size, "engine": facts.engine, "created": facts.created,
-            "problem": self.problem, "imported": facts.imported,
+            "problem": self.problem, "imported": facts.imported, "arguments": facts.arguments,
         }  # fmt: skip
 
 
@@ -76,5 +78,6 @@ def _row(path: Path) -> tuple[ListedRun, RunInfo]:
     facts = ListedFacts(
         workload=info.workload, batch_size=info.batch_size, engine=info.engine,
         created=info.created, imported=bool(info.imported),
+        arguments=str(info.options.get("arguments") or ""),
     )  # fmt: skip
     return ListedRun(run=str(path), state=info.state, facts=facts), info

@@ -55,6 +55,15 @@ def test_one_configuration_has_nothing_to_be_compared_with(tmp_path: Path) -> No
     found = section(recorded(tmp_path / "a1"), recorded(tmp_path / "a2"))
     assert "one configuration" in found.refusal
     assert not found.tables
+    assert not found.warnings
+
+
+def test_runs_of_a_script_with_other_arguments_are_said_to_differ_in_them(tmp_path: Path) -> None:
+    found = section(*(
+        recorded(tmp_path / width, options={"script": "t.py", "arguments": f"--width {width}"})
+        for width in ("32", "64")
+    ))  # fmt: skip
+    assert "different arguments of the script: --width 32 and --width 64" in found.warnings
 
 
 def test_runs_that_compare_refuses_say_why(tmp_path: Path) -> None:

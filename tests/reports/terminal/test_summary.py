@@ -172,6 +172,21 @@ def test_a_gain_that_nobody_knows_is_no_number() -> None:
     assert "Quiet the machine: what it saves only a run can tell" in shown(120, untold)
 
 
+def test_a_gain_that_may_be_nothing_is_not_promised() -> None:
+    gain = Figure(value=0.5, unit="ratio", status=Status.PREDICTED, low=0.0, high=1.0)
+    unsure = Advice(title="Train with 1 thread", why="", gain=gain, how="")
+    assert "Train with 1 thread: may save ~ 50.0 % (0 to 100) of a sample's time" in shown(
+        120, unsure
+    )
+
+
+def test_the_reason_of_a_missing_figure_is_no_caution_as_well() -> None:
+    reason = "no steps were found in the power: the log holds no power"
+    metrics = {"step_time": synthetic.missing("s", f"no trace was imported; {reason}")}
+    text = " ".join(shown(80, metrics=metrics, notes=(reason,)).split())
+    assert text.count("o steps were found in the power") == 1
+
+
 def test_cautions_come_gravest_first_and_each_once() -> None:
     notes = ["The sampler was lost at 12.3 s; samples end there."] * 2
     marked = [line for line in shown(120, status_notes=notes).splitlines() if line.startswith("!")]

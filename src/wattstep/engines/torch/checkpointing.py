@@ -35,19 +35,20 @@ def checkpoint_blocks(model: nn.Module, workload: str) -> None:
             f"--checkpointing: {workload} has no blocks, parts with two layers or more of their own",
             id="no-blocks",
         )
-    of_sequence: dict[int, tuple[nn.Module, list[Modules]]] = {}
+    whole = {id(block[0]): block for parent, block in blocks if parent is None}
+    of_sequence: dict[int, tuple[nn.Sequential, list[Modules]]] = {}
     for parent, block in blocks:
-        if parent is None:
-            module = block[0]
-            module.forward = _recomputed(module.forward, block, workload)
-        else:
+        if parent is not None:
             of_sequence.setdefault(id(parent), (parent, []))[1].append(block)
+    for block in whole.values():  # each once, however many places call it
+        module = block[0]
+        module.forward = _recomputed(module.forward, block, workload)
     for sequence, runs in of_sequence.values():
-        parts = list(_parts(list(sequence.children()), runs, workload))
-        sequence.forward = partial(_in_turn, parts)
+        parts = list(_parts(list(sequence), runs, workload))
+        sequence.forward = partial(_in_turn, parts)  # type: ignore[method-assign]
 
 
-def find_blocks(model: nn.Module) -> list[tuple[nn.Module | None, Modules]]:
+def find_blocks(model: nn.Module) -> list[tuple[nn.Sequential | None, Modules]]:
     """Blocks of a model: parts of its tree of modules, and runs of a plain sequence's children.
 
     A block holds at least two and at most L layers that own parameters, and is the outermost such
@@ -63,9 +64,10 @@ def find_blocks(model: nn.Module) -> list[tuple[nn.Module | None, Modules]]:
     sizes = {id(module): _layers_in(module) for module in model.modules()}
     cuts = [_cut(model, most, sizes) for most in sorted(set(range(LEAST_LAYERS, sizes[id(model)])))]
 
-    def cost(blocks: list[tuple[nn.Module | None, Modules]]) -> int:
+    def cost(blocks: list[tuple[nn.Sequential | None, Modules]]) -> int:
         held = [sum(sizes[id(module)] for module in block) for _, block in blocks]
-        return sizes[id(model)] - sum(held) + len(held) + max(held)
+        within = {id(module): sizes[id(module)] for _, block in blocks for module in block}
+        return sizes[id(model)] - sum(within.values()) + len(held) + max(held)
 
     return min((blocks for blocks in cuts if blocks), key=cost, default=[])
 
@@ -78,12 +80,12 @@ def _layers_in(module: nn.Module) -> int:
 
 def _cut(
     module: nn.Module, most: int, sizes: dict[int, int]
-) -> list[tuple[nn.Module | None, Modules]]:
+) -> list[tuple[nn.Sequential | None, Modules]]:
     """The outermost blocks of at most so many layers."""
-    blocks: list[tuple[nn.Module | None, Modules]] = []
-    children = list(module.children())
-    if type(module).forward is nn.Sequential.forward:
-        for run in _runs(children, most, sizes):
+    blocks: list[tuple[nn.Sequential | None, Modules]] = []
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+        # Not of `children()`, which names a module once that is called at several places.
+        for run in _runs(list(module), most, sizes):
             held = sum(sizes[id(each)] for each in run)
             if held > most:
                 blocks += _cut(run[0], most, sizes)
@@ -91,7 +93,7 @@ def _cut(
                 composite = len(run) == 1 or sizes[id(run[0])] == held
                 blocks.append((None, run[:1]) if composite else (module, run))
         return blocks
-    for child in children:
+    for child in module.children():
         if LEAST_LAYERS <= sizes[id(child)] <= most and not _is_list(child):
             blocks.append((None, [child]))
         else:
@@ -125,17 +127,18 @@ def _runs(children: Modules, most: int, sizes: dict[int, int]) -> Iterator[Modul
 def _parts(
     children: list[nn.Module], runs: list[Modules], workload: str
 ) -> Iterator[Callable[[Any], Any]]:
-    """What a sequence calls one after the other: its children, and in their place runs of them."""
-    begins = {id(run[0]): run for run in runs}
+    """What a sequence calls one after the other: its children, and in their place runs of them, in order."""
     n = 0
+    waiting = list(runs)
     while n < len(children):
-        run = begins.get(id(children[n]))
-        if run is None:
-            yield children[n]
-            n += 1
-        else:
+        run = waiting[0] if waiting else ()
+        if run and list(map(id, children[n : n + len(run)])) == list(map(id, run)):
             yield _recomputed(partial(_in_turn, run), run, workload)
             n += len(run)
+            del waiting[0]
+        else:
+            yield children[n]
+            n += 1
 
 
 def _in_turn(parts: Sequence[Callable[[Any], Any]], given: Any) -> Any:

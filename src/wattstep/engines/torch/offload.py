@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -61,7 +61,7 @@ class Offload:
 
         def pack(tensor: torch.Tensor) -> Any:
             if not self._goes(tensor) or _key(tensor) in stays:
-                return tensor
+                return _Here(tensor, tensor._version)
             key = _key(tensor)
             storage = tensor.untyped_storage()
             seen = gone.get(key)
@@ -70,7 +70,7 @@ class Offload:
                 seen = weakref.ref(storage), tensor._version, (place, place.put(tensor))
                 gone[key] = seen
             view = tensor.dtype, tensor.size(), tensor.stride(), tensor.storage_offset()
-            return seen[2], view
+            return seen[2], view, (tensor.is_conj(), tensor.is_neg())
 
         with saved_tensors_hooks(pack, _unpack):
             yield
@@ -83,16 +83,30 @@ class Offload:
         )
 
 
+class _Here(NamedTuple):
+    """A tensor that stays, as it was when it was saved."""
+
+    tensor: torch.Tensor
+    version: int
+
+
 def _key(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
 def _unpack(packed: Any) -> torch.Tensor:
-    if isinstance(packed, torch.Tensor):
-        return packed
-    (place, away), (dtype, size, stride, offset) = packed
-    values: torch.Tensor = place.get(away)
-    return values.view(dtype).as_strided(size, stride, offset)
+    if isinstance(packed, _Here):
+        if packed.tensor._version != packed.version:  # which torch leaves to who packs
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been "
+                "modified by an inplace operation"
+            )
+        return packed.tensor
+    (place, away), (dtype, size, stride, offset), (conjugated, negated) = packed
+    values: torch.Tensor = place.get(away).view(dtype).as_strided(size, stride, offset)
+    if conjugated:  # both are bits of a view, and not in the storage
+        values = values.conj()
+    return torch._neg_view(values) if negated else values
 
 
 class _Host:

@@ -215,8 +215,7 @@ def _of_operations(operations: ComparedOperations) -> str:
     which = "in these runs " if operations.of_these else ""
     tested = operations.tested.get("time", 0)
     if not operations.rows:
-        alone = f"{len(operations.only_a)} only in A, {len(operations.only_b)} only in B"
-        return f"Operations: not compared: there is none that all runs of both have; {alone}."
+        return f"Operations: not compared: there is none that all runs of both have{_alone(operations)}."
     parts = [
         f"Operations: {which}{number(len(rows)) if rows else 'none'} of {number(tested)} differ"
         f"{'s' if len(rows) == 1 else ''} in time (at most 5 % of them by false discovery)"
@@ -224,9 +223,14 @@ def _of_operations(operations: ComparedOperations) -> str:
     if rows:
         named = "; ".join(_named(row.key, row.quantities["time"].ratio) for row in rows[:LARGEST])
         parts.append(f": {named}")
-    if operations.only_a or operations.only_b:
-        parts.append(f"; {len(operations.only_a)} only in A, {len(operations.only_b)} only in B")
-    return "".join(parts) + "."
+    return "".join(parts) + f"{_alone(operations)}."
+
+
+def _alone(operations: ComparedOperations) -> str:
+    """How many operations one side alone has, as the end of a sentence."""
+    sides = (("A", operations.only_a), ("B", operations.only_b))
+    counts = [f"{len(names):,} only in {side}" for side, names in sides if names]
+    return f"; {', '.join(counts)}" if counts else ""
 
 
 def _named(key: Mapping[str, str], ratio: Figure) -> str:

@@ -169,9 +169,9 @@ def _sentences(drift: Drift) -> tuple[str, ...]:
     changes = []
     for words, figure in drift.parts.items():
         change = (figure.value or 1.0) - 1
-        changes.append(
-            f"{words} took {100 * abs(change):.0f} % {'more' if change > 0 else 'less'} time"
-        )
+        percent = f"{100 * abs(change):.0f}"
+        much = f"{percent} % {'more' if change > 0 else 'less'}" if percent != "0" else "as much"
+        changes.append(f"{words} took {much} time")
     ends = [f"{100 * abs(math.expm1(end)):.0f} %" for end in (drift.low, drift.high)]
     range_ = (
         f"between {ends[0]} less and {ends[1]} more" if drift.low < 0 < drift.high

@@ -16,7 +16,7 @@ from wattstep.insight.compare.sides import Side, by_choice, why_not
 from wattstep.report.tables import Table, table
 from wattstep.report.values import plain
 from wattstep.report.wording import metric
-from wattstep.schema.configuration import Configuration
+from wattstep.schema.configuration import Configuration, configuration_of, warnings
 from wattstep.schema.figure import Figure
 
 MOST_OPERATIONS = 40
@@ -54,8 +54,11 @@ def compared_section(processes: Sequence[Process]) -> ComparedSection | None:
         by.setdefault(process.configuration, []).append(process)
     if len(by) == 1:
         return ComparedSection(
-            refusal=f"These {len(processes)} runs are of one configuration: there is nothing to "
-            "compare them with. Each interval is of one of them; how they differ shows side by side.",
+            refusal=f"These {len(processes)} runs count as repetitions of one configuration: there is nothing "
+            "to compare them with. Each interval is of one of them; how they differ shows side by side.",
+            warnings=[
+                plain(note) for note in warnings([configuration_of(one.info) for one in processes])
+            ],
             one_configuration=True,
         )
     try:

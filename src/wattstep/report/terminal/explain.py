@@ -19,6 +19,7 @@ from wattstep.schema.figure import Figure
 
 INDENT = (0, 0, 0, 2)
 ONLY_A_RUN = "what it saves only a run can tell"
+LEAST_GAIN = 0.005  # less is shown as 0 %
 EVIDENCE = "evidence: --section NAME for one, --full for all"
 MOST_ROWS = 15
 
@@ -66,12 +67,18 @@ def _first_time(sentence: str, said: set[str]) -> bool:
     return True
 
 
+def saved(gain: Figure) -> str:
+    """Gain of a piece of advice in words; one whose interval begins at nothing is a possibility."""
+    if gain.missing:
+        return ONLY_A_RUN
+    verb = "may" if gain.low is not None and gain.low < LEAST_GAIN else "should"
+    return f"{verb} save {show(gain).text} of a sample's time"
+
+
 def _print_advice(section: AdviceSection, console: Console) -> None:
     """What to do, what that saves, why, and how to try it."""
     for number, piece in enumerate(section.pieces, 1):
-        gain = show(piece.gain)
-        saves = ONLY_A_RUN if gain.missing else f"saves {gain.text} of a sample's time, predicted"
-        title = Text.assemble((f"{number}. {plain(piece.title)}", "bold"), f": {saves}")
+        title = Text.assemble((f"{number}. {plain(piece.title)}", "bold"), f": {saved(piece.gain)}")
         console.print(Padding(title, INDENT))
         for words in (piece.why, piece.how):
             console.print(Padding(Text(plain(words), style="dim"), (0, 0, 0, 5)))

@@ -12,6 +12,7 @@ from rich.text import Text
 from wattstep.predict import AnyPredictor, Prediction
 from wattstep.report.memory_tables import STAGES
 from wattstep.report.terminal.folding import has_room
+from wattstep.report.wording import begun
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
@@ -56,7 +57,11 @@ def print_predictions(
         for one in predictions:
             console.print(Padding(_table([one]), indent))
     for line in _notes(predictor, predictions, largest):
-        console.print(Padding(Text(line), (0, 0, 0, 2)))
+        console.print(Padding(Text(line), indent))
+    for note in dict.fromkeys(predictions[-1].notes):
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_row("!", Text(begun(note)))
+        console.print(Padding(grid, indent))
 
 
 def _table(predictions: Sequence[Prediction]) -> Table:
@@ -173,4 +178,4 @@ def _notes(
         lines.append(
             f"Does not train there: batch {batches}. Time and energy are what they would be with more memory."
         )
-    return [*lines, *dict.fromkeys(predictions[-1].notes)]
+    return lines

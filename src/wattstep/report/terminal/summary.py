@@ -19,6 +19,7 @@ from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Division, Part, divisions, named_layers, spoken_layer
 from wattstep.report.governed import governor_sentences
 from wattstep.report.tables import seconds
+from wattstep.report.terminal.explain import saved
 from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
@@ -341,22 +342,23 @@ def _advised(advice: Sequence[Advice]) -> Group:
     if not advice:
         return Group(_marked(">", "no advice: no condition of any holds here"))
     best = advice[0]
-    gain = show(best.gain)
-    saves = (
-        "what it saves only a run can tell"
-        if gain.missing
-        else f"should save {gain.text} of the time of a sample"
-    )
     more = f" ({len(advice) - 1} more: wattstep explain RUN)" if len(advice) > 1 else ""
     return Group(
-        _marked(">", f"{plain(best.title)}: {saves}{more}"),
+        _marked(">", f"{plain(best.title)}: {saved(best.gain)}{more}"),
         Padding(Text(plain(best.how), style="dim"), INDENT),
     )
 
 
 def _cautions(report: RunReport, most: int) -> list[str]:
-    """What mars the figures, the gravest first, and how many more there are."""
-    known = [one for one in wording.cautions(report) if not one.slight]
+    """What mars the figures, the gravest first, and how many more there are.
+
+    A note that stands as the reason of a missing figure is not repeated.
+    """
+    reasons = [wording.begun(clause) for _, shown in _rows(report) if shown.missing
+               for clause in (shown.reason, shown.reason.partition("; ")[2])]  # fmt: skip
+    known = [
+        one for one in wording.cautions(report) if not one.slight and one.text not in reasons
+    ]
     ranked = sorted(known, key=lambda one: not one.grave)
     lines = list(dict.fromkeys(one.text for one in ranked))
     more = len(lines) - most

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.predicting.steps import WEIGHTS, family
 
 from wattstep import devices
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.predict import Prediction, predictor_for
 from wattstep.predict.cpu.time import CODES, STARTING
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.like import Error, Evidence, Miss, Recorded
 from wattstep.predict.power import power_of
 from wattstep.schema.figure import Figure, Status
 from wattstep.store import this_device
@@ -164,6 +167,40 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
     found = power_of(device.power, {"cpu": 0.25})
     assert found is not None
     assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
+
+
+def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:
+    calibrate(tmp_path / "mine.toml", [])
+    predicted = predictor_for(family(), devices.find(str(tmp_path / "mine.toml"))).at(4)
+    stages = {stage: float(figure) for stage, figure in predicted.memory_by_stage.items()}
+    assert stages["framework"] == 200 * MB
+    # What preparing adds, and weights; the first step makes the momentum.
+    assert stages["preparation"] == pytest.approx(270 * MB + WEIGHTS)
+    assert stages["first step"] > stages["preparation"]
+    assert stages["steady step"] == predicted.memory.used
+    assert set(predicted.report(workload="").metrics["memory_by_stage"]) == set(stages)
+
+
+def test_a_run_of_another_network_says_nothing_of_a_calibrated_machine(tmp_path: Path) -> None:
+    calibrate(tmp_path / "mine.toml", [])
+    predictor = predictor_for(family(), devices.find(str(tmp_path / "mine.toml")))
+    plain = predictor.at(4)
+    mine = predictor.errors(plain)["system"]
+
+    def learned(error: Error) -> Prediction:
+        recorded = Recorded(run="it", workload="it", batch_size=4, ratios={"system": 1.5})
+        misses = {"system": [Miss(error=error, off=log(1.5))]}
+        predictor.learn(Evidence(misses=misses, trainings=[recorded]))
+        return predictor.at(4)
+
+    assert learned(replace(mine, network=("other",))).memory.used == pytest.approx(
+        plain.memory.used
+    )
+    corrected = learned(mine)
+    assert corrected.memory.used == pytest.approx(1.5**0.9 * plain.memory.used)
+    assert corrected.life["steady step"] == pytest.approx(corrected.memory.used)
+    assert corrected.life["framework"] == plain.life["framework"]
+    assert corrected.reach["system"] == pytest.approx(plain.reach["system"] * (1 - 0.81) ** 0.5)
 
 
 def test_this_is_the_machine_that_was_calibrated_last(tmp_path: Path) -> None:

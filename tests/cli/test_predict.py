@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from tests.refusals import id_in
 
 from wattstep.cli import run_command_line
 
+KEPT = Path(__file__).parent.parent / "fixtures" / "runs" / "kept"
 MODEL = """
 from torch import nn
 
@@ -144,3 +146,13 @@ def test_an_unknown_device_is_one_line(asked: object) -> None:
     code, _, errors = asked("lenet", "--on", "abacus")  # type: ignore[operator]
     assert code == 2
     assert "jetson-tx2" in errors
+
+
+def test_a_run_of_another_device_is_one_line(asked: object, tmp_path: Path) -> None:
+    with ZipFile(KEPT / "lenet.zip") as archive:
+        archive.extractall(tmp_path / "lenet")
+    (run,) = (path.parent for path in (tmp_path / "lenet").rglob("run.json"))
+    code, out, errors = asked("lenet", "--on", "tx2", "--like", str(run), "--json")  # type: ignore[operator]
+    assert (code, id_in(out)) == (2, "evidence-of-another-device")
+    assert "AMD EPYC" in errors
+    assert "NVIDIA Jetson TX2" in errors

@@ -16,14 +16,14 @@ from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
-from wattstep.predict.prediction import Memory, Prediction
+from wattstep.predict.prediction import FRAMEWORK, Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
-LOADING: Final = "loading the framework"
-PREPARED: Final = "data, model and optimizer"
+# Stages of a training's life, as `wattstep memory` names those that it measures.
+PREPARED: Final = "preparation"
 FIRST: Final = "first step"
-STEADY: Final = "steady steps"
+STEADY: Final = "steady step"
 
 
 class CpuPredictor(BatchSearch):
@@ -107,6 +107,7 @@ class CpuPredictor(BatchSearch):
             fitted=fitted.fitted,
             notes=tuple(notes),
             processor="cpu",
+            life=self.life(batch_size),
         )
         return self._corrected(prediction)
 
@@ -121,7 +122,7 @@ class CpuPredictor(BatchSearch):
         prepared = self._prepared(self.captured.at(batch_size))
         steps = prepared + self.fitted.values["memory"]["steps"]
         return {
-            LOADING: floor,
+            FRAMEWORK: floor,
             PREPARED: prepared,
             FIRST: steps + growth.first,
             STEADY: steps + growth.steady,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, hypot, isinf, log
 from typing import Any, Final
@@ -26,6 +26,7 @@ from wattstep.schema.step_graph import StepGraph
 from wattstep.schema.tokens import energy_per_token, tokens_per_second
 
 CONFIDENCE: Final = 0.9
+FRAMEWORK: Final = "framework"  # stage of a training in which it loads
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
 BETWEEN: Final = "new pages, and between operations"
@@ -74,6 +75,7 @@ class Prediction:
         notes: What a reader must know.
         processor: On which it trains, "cuda" or "cpu".
         corrected_by: Recorded runs that corrected it, in words; "": none did.
+        life: Most resident memory in B in each stage of a training's life; empty: not known.
     """
 
     device: Device
@@ -93,6 +95,7 @@ class Prediction:
     notes: tuple[str, ...] = ()
     processor: str = "cuda"
     corrected_by: str = ""
+    life: Mapping[str, float] = field(default_factory=dict)
 
     def corrected(
         self, corrections: Mapping[str, Correction], by: str, notes: tuple[str, ...]
@@ -128,6 +131,10 @@ class Prediction:
             reach={**self.reach, **reach},
             notes=(*self.notes, *notes),
             corrected_by=by,
+            life={
+                stage: size if stage == FRAMEWORK else size * factors.get("system", 1.0)
+                for stage, size in self.life.items()
+            },
         )
 
     # --- figures -------------------------------------------------------------------------------
@@ -213,6 +220,20 @@ class Prediction:
             else self._figure(size, "B", "reserved", "captured step, allocator replayed")
             for name, size in sizes.items()
         }
+
+    @property
+    def memory_by_stage(self) -> dict[str, Figure]:
+        """Most memory of the process in each stage of a training's life, in B; empty where it is not known."""
+        figures = {}
+        for stage, size in self.life.items():
+            low, high = widened(size, self.reach["system"])
+            if stage == FRAMEWORK:  # as sure as it was measured
+                low, high = self.memory.floor.low, self.memory.floor.high
+            figures[stage] = Figure(
+                value=size, unit="B", low=low, high=high, confidence=CONFIDENCE,
+                status=Status.PREDICTED, source=self._source, method="allocator replayed step by step",
+            )  # fmt: skip
+        return figures
 
     @property
     def mean_power(self) -> Figure:
@@ -349,6 +370,7 @@ class Prediction:
                 "peak_memory": self.system_memory,
                 **({} if self.processor == "cpu" else {"device_peak_memory": self.reserved_memory}),
                 "memory_breakdown": self.memory_breakdown,
+                **({"memory_by_stage": self.memory_by_stage} if self.life else {}),
             }
         )
         if tokens_per_sample:

@@ -295,6 +295,10 @@ _METRICS: Final = {
         meaning="What all memory of the machine was used for when least was left, each byte once",
     ),
     "memory_breakdown": Metric(label="Memory", meaning="What the memory is used for"),
+    "memory_by_stage": Metric(
+        label="Memory by stage",
+        meaning="Most memory of the process in each stage of a training's life, as predicted",
+    ),
     "steps_to_target": Metric(
         label="Steps to the goal", meaning="Steps until an evaluation reached the goal"
     ),

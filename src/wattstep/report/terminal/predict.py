@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import AnyPredictor, Prediction
+from wattstep.report.memory_tables import STAGES
 from wattstep.report.terminal.folding import has_room
 from wattstep.report.wording import begun
 from wattstep.schema.figure import Figure
@@ -71,6 +72,10 @@ def _table(predictions: Sequence[Prediction]) -> Table:
         table.add_column(str(one.batch_size), justify="right", no_wrap=True)
     for label, name in ROWS:
         table.add_row(label, *(_shown(one, name) for one in predictions))
+        if name == "system_memory":
+            for stage in predictions[0].life:
+                cells = (_cell(one.memory_by_stage[stage]) for one in predictions)
+                table.add_row(f"  {STAGES[stage].lower()}", *cells)
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
     return table
 

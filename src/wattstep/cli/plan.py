@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli.options import OUT, Json, Quiet
-from wattstep.cli.predict import SGD, training_of
+from wattstep.cli.predict import SGD, Classes, EngineName, ImageSize, Input, training_of
 from wattstep.errors import InvalidValueError
 
 
@@ -84,31 +84,15 @@ def plan(
             metavar="NAME=VALUE,...",
         ),
     ] = None,
-    input_: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--input", help="One sample of FILE.py:make, e.g. 3x224x224.", metavar="SHAPE"
-        ),
-    ] = None,
-    classes: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Classes that are told apart.", metavar="N"),
-    ] = None,
-    image_size: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Height and width of a workload's images.", metavar="N"),
-    ] = None,
+    input_: Input = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
     optimizer: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help=f"Of FILE.py:make, e.g. adam; without it {SGD}.", metavar="NAME,..."),
     ] = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
-    engine: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            help="Framework, as the device's file names it, e.g. torch-1.6.", metavar="NAME"
-        ),
-    ] = None,
+    engine: EngineName = None,
     out: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(

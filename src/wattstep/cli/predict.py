@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
 SGD = "sgd,momentum=0.9,weight_decay=0.0005"
 
+# Options that `plan` takes, too.
+Input = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--input", help="One sample of FILE.py:make, e.g. 3x224x224.", metavar="SHAPE"),
+]
+Classes = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="Classes that are told apart.", metavar="N"),
+]
+ImageSize = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="Height and width of a workload's images.", metavar="N"),
+]
+EngineName = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="Framework, as the device's file names it, e.g. torch-1.6.", metavar="NAME"),
+]
+
 
 @with_settings(
     "batch", "accumulate", "input_", "classes", "image_size",
@@ -49,20 +67,9 @@ def predict(
         typer.Option("--device", hidden=True),
     ] = None,
     batch: Batches = "4,16,64",
-    input_: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            "--input", help="One sample of FILE.py:make, e.g. 3x224x224.", metavar="SHAPE"
-        ),
-    ] = None,
-    classes: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Classes that are told apart.", metavar="N"),
-    ] = None,
-    image_size: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Height and width of a workload's images.", metavar="N"),
-    ] = None,
+    input_: Input = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
     precision: Annotated[str, typer.Option(help="Of the training.", metavar="KIND")] = "fp32",
     mode: Annotated[
         Optional[str],  # noqa: UP045
@@ -71,12 +78,7 @@ def predict(
             metavar="NAME",
         ),
     ] = None,
-    engine: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(
-            help="Framework, as the device's file names it, e.g. torch-1.6.", metavar="NAME"
-        ),
-    ] = None,
+    engine: EngineName = None,
     like: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(

@@ -8,7 +8,6 @@ from typing import Final
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
-from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
@@ -17,7 +16,7 @@ from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import FRAMEWORK, Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
+from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
 # Stages of a training's life, as `wattstep memory` names those that it measures.
@@ -77,8 +76,7 @@ class CpuPredictor(BatchSearch):
 
     def at(self, batch_size: int) -> Prediction:
         """As `BatchSearch.at`."""
-        if not 1 <= batch_size <= LARGEST:
-            raise InvalidValueError(f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}")
+        self.check_batch(batch_size)
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)

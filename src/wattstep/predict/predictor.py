@@ -11,7 +11,6 @@ import numpy as np
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
-from wattstep.errors import InvalidValueError
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
 from wattstep.predict.like import BORROWED, OF_KIND, Sharing
@@ -25,7 +24,7 @@ from wattstep.predict.memory import (
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
+from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
@@ -92,10 +91,7 @@ class Predictor(BatchSearch):
 
     def at(self, batch_size: int) -> Prediction:
         """As `BatchSearch.at`."""
-        if not 1 <= batch_size <= LARGEST:
-            raise InvalidValueError(
-                f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
-            )
+        self.check_batch(batch_size)
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self._timed(graph)

@@ -71,6 +71,18 @@ class BatchSearch(ABC):
     def reach_of_device(self) -> Mapping[str, float]:
         """Half of the 90 % intervals by quantity, as logarithms, of trainings like those of the fit."""
 
+    @staticmethod
+    def check_batch(batch_size: int) -> None:
+        """Refuses a batch size that nobody trains.
+
+        Raises:
+            InvalidValueError: It is less than 1 or more than `LARGEST`.
+        """
+        if not 1 <= batch_size <= LARGEST:
+            raise InvalidValueError(
+                f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
+            )
+
     def learn(self, evidence: Evidence) -> None:
         """Corrects predictions from now on by recorded trainings on this device, in this mode."""
         self.evidence = evidence

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 
 from wattstep.devices.table import Device
-from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.time import STARTING, CpuTime
 from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
@@ -18,7 +17,7 @@ from wattstep.predict.mnn.values import mnn_values
 from wattstep.predict.mnn.work import MnnWork, work_of
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, LARGEST, BatchSearch
+from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
@@ -141,10 +140,7 @@ class MnnPredictor(BatchSearch):
 
     def at(self, batch_size: int) -> Prediction:
         """As `BatchSearch.at`."""
-        if not 1 <= batch_size <= LARGEST:
-            raise InvalidValueError(
-                f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
-            )
+        self.check_batch(batch_size)
         fitted = self.fitted
         graph, work = self._work(batch_size)
         seconds = self._seconds(graph, work)

@@ -22,7 +22,7 @@ with one_at_a_time(Path(sys.argv[1])):
 
 def test_machines_differ_by_name_but_not_by_what_a_kernel_keeps_for_itself() -> None:
     mine = this_machine()
-    assert set(mine) == {*MACHINE, "memory", "clocks"}
+    assert set(mine) == {*MACHINE, "memory", "clocks", "gpus"}
     assert unlike(mine, mine) == []
     assert unlike({**mine, "cores": 6}, {**mine, "cores": 4}) == ["cores was 6, now 4"]
     assert unlike({"memory": 8_000}, {"memory": 7_900}) == []

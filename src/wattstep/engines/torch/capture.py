@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils import _pytree as pytree
 
+from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.flops import flops_of
 from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
@@ -67,6 +68,11 @@ LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
+SHAPES, BATCH, WHOLE = "shapes", "values of the batch", "a step that runs"  # what a capture takes
+OF_BATCH: Final = (
+    "which operations it has depends on values of its batch ({error}): they are those of one batch, and others "
+    "take more or less"
+)
 
 
 class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
@@ -76,11 +82,19 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         model: Whose parameters and buffers are named.
         optimizers: Whose state is named.
         before: Bytes of tensors in this process that are none of the training's.
+        valued: Whether batches have values, as of `batch_values`.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizers: list[Any], *, before: int) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizers: list[Any],
+        *,
+        before: int,
+        valued: bool = False,
+    ) -> None:
         super().__init__(model, optimizers)
-        self._before = before
+        self._before, self._valued = before, valued
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
         self.convolutions: dict[int, Convolution] = {}
         self._paused = False
@@ -107,7 +121,10 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
-        made = super()._call(func, args, kwargs)
+        if self._valued:
+            made = batch_values.call(func, args, kwargs, data=self.ledger.phase == "data")
+        else:
+            made = super()._call(func, args, kwargs)
         if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
             return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
         return made
@@ -252,13 +269,26 @@ def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp3
         preparation: Its batch size, and what it is built with.
         precision: As `TorchTrainer` takes it.
     """
+    return _captured_as_it_can(workload, preparation, precision)[0]
+
+
+def _captured_as_it_can(
+    workload: Any, preparation: Preparation, precision: str
+) -> tuple[StepGraph, str]:
+    """A step, and what it took: shapes alone, values of its batch, or to be run."""
     try:
-        return _captured(workload, preparation, precision, fake=True)
+        return _captured(workload, preparation, precision, fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
+    try:
+        graph = _captured(workload, preparation, precision, fake=True, valued=True)
+        return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
+    except NEEDS_VALUES:  # of more than its batch
+        pass
+    gc.collect()
     graph = _captured(workload, preparation, precision, fake=False)
-    return replace(graph, notes=(RUN.format(error=line),))
+    return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
 def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
@@ -276,32 +306,40 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
-    small, large = (
-        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
+    (small, took), (large, other) = (
+        _captured_as_it_can(workload, replace(preparation, batch_size=size), precision)
         for size in FAKE
     )
-    if small.notes:  # it really runs: at a small batch
+    if WHOLE in (took, other):  # it really runs: at a small batch
+        named = next(each.notes[0] for each in (small, large) if each.notes)
         if not alike(small, large):
             raise InvalidValueError(
-                f"{small.notes[0]}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
+                f"{named}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
                 "be predicted; one whose samples are of one size can",
                 id="data-dependent",
             )
-        note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        note = (
+            f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        )
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
         third = capture_at(
             workload, replace(preparation, batch_size=RUN_THIRD), precision=precision
         )
         if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                "what its operations do depends on values, and does not grow in proportion to the batch",
+                f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
+                "whose samples are of one size can",
                 id="data-dependent",
             )
         return family
 
+    valued = BATCH in (took, other)
+
     @cache
     def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
-        return _captured(workload, replace(preparation, batch_size=size), precision, fake=True)
+        there = replace(preparation, batch_size=size)
+        graph = _captured(workload, there, precision, fake=True, valued=valued)
+        return replace(graph, notes=small.notes or large.notes)
 
     each = StepFamily(small=small, large=large, capture=at)
     try:
@@ -328,7 +366,9 @@ def _line(error: BaseException) -> str:
     return f"{message}, in line {frames[-1].lineno} of {Path(frames[-1].filename).name}"
 
 
-def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
+def _captured(
+    workload: Any, preparation: Preparation, precision: str, *, fake: bool, valued: bool = False
+) -> StepGraph:
     with (
         _threads_kept(),
         torch.random.fork_rng(devices=[]),
@@ -342,9 +382,17 @@ def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: 
         )
         with mode:
             before = bytes_of_tensors()
-            trainer = TorchTrainer(workload, preparation, precision=precision)
+            with batch_values.real_data() if valued else nullcontext(None) as begin:
+                if begin is not None:
+                    preparation = replace(preparation, on_part=begin)
+                trainer = TorchTrainer(workload, preparation, precision=precision)
+            if valued:
+                batch_values.check_unknown(trainer.model)
             taking = StepCapture(
-                trainer.model, [each.optimizer for each in trainer.updates], before=before
+                trainer.model,
+                [each.optimizer for each in trainer.updates],
+                before=before,
+                valued=valued,
             )
             with taking:
                 losses = [  # kept, as a step keeps them

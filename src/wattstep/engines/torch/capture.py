@@ -46,6 +46,7 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch.supervised import evaluating
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
 # Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
@@ -273,25 +274,33 @@ def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp3
 
 
 def _captured_as_it_can(
-    workload: Any, preparation: Preparation, precision: str
+    workload: Any, preparation: Preparation, precision: str, evaluated: bool = False
 ) -> tuple[StepGraph, str]:
     """A step, and what it took: shapes alone, values of its batch, or to be run."""
     try:
-        return _captured(workload, preparation, precision, fake=True), SHAPES
+        return _captured(workload, preparation, precision, fake=True, evaluated=evaluated), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
     try:
-        graph = _captured(workload, preparation, precision, fake=True, valued=True)
+        graph = _captured(
+            workload, preparation, precision, fake=True, valued=True, evaluated=evaluated
+        )
         return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
     except NEEDS_VALUES:  # of more than its batch
         pass
     gc.collect()
-    graph = _captured(workload, preparation, precision, fake=False)
+    graph = _captured(workload, preparation, precision, fake=False, evaluated=evaluated)
     return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
-def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
+def capture(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    evaluated: bool = False,
+) -> StepFamily:
     """The training step of a workload, at any batch size.
 
     A third capture, at a large batch, shows whether operations stay the same and sizes grow in
@@ -302,12 +311,13 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
+        evaluated: Whether `StepFamily.evaluation_at` is to know the forward pass of an evaluation.
 
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     (small, took), (large, other) = (
-        _captured_as_it_can(workload, replace(preparation, batch_size=size), precision)
+        _captured_as_it_can(workload, replace(preparation, batch_size=size), precision, evaluated)
         for size in FAKE
     )
     if WHOLE in (took, other):  # it really runs: at a small batch
@@ -338,12 +348,15 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
     @cache
     def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
         there = replace(preparation, batch_size=size)
-        graph = _captured(workload, there, precision, fake=True, valued=valued)
+        graph = _captured(workload, there, precision, fake=True, valued=valued, evaluated=evaluated)
         return replace(graph, notes=small.notes or large.notes)
 
     each = StepFamily(small=small, large=large, capture=at)
+    far = min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD)
     try:
-        third = at(min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD))
+        third = _captured(
+            workload, replace(preparation, batch_size=far), precision, fake=True, valued=valued
+        )
     except (
         Exception
     ):  # of the user's own code: of a batch that somebody asks for it is raised again
@@ -367,7 +380,13 @@ def _line(error: BaseException) -> str:
 
 
 def _captured(
-    workload: Any, preparation: Preparation, precision: str, *, fake: bool, valued: bool = False
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    *,
+    fake: bool,
+    valued: bool = False,
+    evaluated: bool = False,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -399,11 +418,40 @@ def _captured(
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(
-            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
-        )
-        del trainer, taking, losses
+            graph = taking.graph(
+                preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+            )
+            del taking, losses
+            if evaluated:
+                graph = replace(
+                    graph,
+                    evaluation=_evaluation(trainer, preparation, before, valued),
+                    evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
+                )
+            del trainer
     return graph
+
+
+def _evaluation(
+    trainer: TorchTrainer, preparation: Preparation, before: int, valued: bool
+) -> StepGraph | None:
+    """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
+
+    Of several updates none is it: a game is played, or two networks take turns.
+    """
+    if len(trainer.updates) > 1:
+        return None
+    [update] = trainer.updates
+    taking = StepCapture(trainer.model, [update.optimizer], before=before, valued=valued)
+    try:
+        with evaluating(trainer.model), taking:
+            batch = update.next_batch(taking.phase)
+            taking.phase("forward")
+            loss = update.loss(batch)
+    except Exception:  # of a network that does something else then, which nobody can foretell
+        return None
+    del batch, loss
+    return taking.graph(preparation.batch_size, trainer.model)
 
 
 class _Marks:

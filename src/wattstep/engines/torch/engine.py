@@ -173,17 +173,24 @@ class TorchEngine(Engine):
         return times
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """As `Engine.capture`."""
         capture = require("wattstep.engines.torch.capture").capture
         family: StepFamily
         if not isinstance(workload, ModuleSource):
             made = require("wattstep.workloads.torch").TorchWorkload(workload)
-            family = capture(made, preparation, precision=precision)
+            family = capture(made, preparation, precision=precision, evaluated=evaluated)
             return family
         made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
-        family = _of_user(workload, capture)(made, preparation, precision=precision)
+        family = _of_user(workload, capture)(
+            made, preparation, precision=precision, evaluated=evaluated
+        )
         if family.capture is None:
             return family
         return replace(family, capture=_of_user(workload, family.capture))

@@ -212,7 +212,7 @@ class Packs(torch.nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         packed = torch.nn.utils.rnn.pack_padded_sequence(
-            self.words(inputs), inputs[:, 0] + 1, batch_first=True, enforce_sorted=False
+            self.words(inputs), inputs[:, 0].clamp(min=1), batch_first=True, enforce_sorted=False
         )
         _, (last, _) = self.lstm(packed)
         return self.scores(last[-1])  # type: ignore[no-any-return]
@@ -273,9 +273,8 @@ def test_an_evaluation_is_its_forward_pass_without_gradients() -> None:
     forward = whole.flops[[phase == "forward" for phase in whole.phases]].sum()
     assert graph.flops.sum() == pytest.approx(forward)
     assert family.small.evaluation_batch == 32
-    # No feature map is kept: what is there at a time is less than half of what a step keeps.
-    kept, passing = peaks(whole)["feature_maps"], peaks(graph).get("workspace", 0)
-    assert 0 < passing < kept / 2
+    # Most is there when the first activation is made of the first convolution: 6 maps of 28x28 in 32 images.
+    assert peaks(graph)["workspace"] == 2 * 32 * 6 * 28 * 28 * 4
     assert "feature_maps" not in peaks(graph)
 
 

@@ -12,10 +12,6 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
-from wattstep.predict.like import CALIBRATED, Sharing
-from wattstep.predict.memory import training_fits
-from wattstep.predict.offload import offload_notes
-from wattstep.predict.power import power_of
 from wattstep.predict.life import (
     EVALUATION,
     FIRST,
@@ -28,10 +24,13 @@ from wattstep.predict.life import (
     held_of,
     life_notes,
 )
+from wattstep.predict.like import CALIBRATED, Sharing
+from wattstep.predict.memory import training_fits
+from wattstep.predict.offload import offload_notes
+from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.schema.step_graph import StepFamily, StepGraph
-
 
 # By which stages beside the steps may be off more than these: what five trainings were off, which nothing was
 # fitted to (docs/predict-here.md). What is there while it saves depends on what an evaluation left.

@@ -39,7 +39,7 @@ def loaded() -> Engine | None:
         ENGINES,
     ):  # other packages are looked through only where ours are not
         for name in names:
-            if name in sys.modules:
+            if _module(name) in sys.modules:
                 return find(name)
     return None
 
@@ -51,8 +51,14 @@ def listen_to_script(listener: Listener, marker: str) -> None:
         listener: As `Engine.listen` takes it.
         marker: "module:name" of the function that finds markers.
     """
-    for name in ENGINES:
-        after_import(name, partial(_listen, name, listener, marker))
+    modules = {_module(name): name for name in reversed(tuple(ENGINES))}  # of each the first engine
+    for module, name in modules.items():
+        after_import(module, partial(_listen, name, listener, marker))
+
+
+def _module(name: str) -> str:
+    """Module whose presence says that an engine's framework is loaded; other packages' are not asked."""
+    return find(name).module if name in ENGINES.own else name
 
 
 def _listen(name: str, listener: Listener, marker: str) -> None:

@@ -314,8 +314,9 @@ class Engine(Protocol):
     """A framework that trains. What is said without a call loads nothing of it.
 
     Attributes:
-        name: As on the command line: the name of the framework's module, which says, once it is in
-            `sys.modules`, that the framework is loaded.
+        name: As on the command line.
+        module: Of the framework, which says, once it is in `sys.modules`, that it is loaded; the
+            name where nothing else is said.
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
@@ -326,6 +327,11 @@ class Engine(Protocol):
     processors: Sequence[str] = ("cpu",)
     options: Sequence[str] = ()
 
+    @property
+    def module(self) -> str:
+        """As in the attributes."""
+        return self.name
+
     def load(self) -> None:
         """Loads the framework.
 
@@ -333,7 +339,7 @@ class Engine(Protocol):
             MissingPartError: It is not installed.
         """
         try:
-            import_module(self.name)
+            import_module(self.module)
         except ModuleNotFoundError as error:
             raise MissingPartError(
                 f"{self.name} is not installed", id="missing-framework"
@@ -363,9 +369,33 @@ class Engine(Protocol):
             MissingPartError: The framework, or another library, is not installed.
         """
 
+    def export(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        out: Path,
+        tell: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        """Writes a training into a folder from which this engine trains it, where torch is not.
+
+        Args:
+            workload: What is to be trained.
+            preparation: How.
+            out: The folder, which is made.
+            tell: Hears what is done next.
+
+        Raises:
+            InvalidValueError: It cannot be exported, or the engine trains workloads as they are.
+            MissingPartError: The engine, or torch, is not installed.
+        """
+        raise InvalidValueError(
+            f"{self.name} trains workloads as they are: nothing is exported for it",
+            id="nothing-to-export",
+        )
+
     def version(self) -> str:
         """Name and version for a run's description, e.g. "torch 2.4.0"; the framework is loaded."""
-        return f"{self.name} {sys.modules[self.name].__version__}"
+        return f"{self.name} {sys.modules[self.module].__version__}"
 
     def threads(self) -> int | None:
         """Threads of an operation in this process, None: not known; the framework is loaded."""

@@ -1,0 +1,153 @@
+"""Rewrites of a network while it is traced, so that an engine trains it right: each computes the same.
+
+A rewrite takes the place of a function of torch wherever the network calls it, in a module or by
+itself, and only where it is exactly equivalent; where it is not, the function stays, and what the
+engine cannot train is refused by its conformance test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_SKIPPED: Final = object()  # the function stays as it is
+Rewrite = Callable[..., Any]
+
+
+def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+    first, second = (value, value) if isinstance(value, int) else tuple(value)
+    return int(first), int(second)
+
+
+def flatten(values: Tensor, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """`flatten` as `reshape`."""
+    dims = values.dim()
+    start, end = start_dim % max(dims, 1), end_dim % max(dims, 1)
+    sizes = list(map(int, values.shape))
+    return values.reshape(*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :])
+
+
+def global_average(values: Tensor, output_size: Any) -> Any:
+    """Average pooling to one pixel as a mean over height and width."""
+    if any(size != 1 for size in _pair(output_size)):
+        return _SKIPPED
+    return values.mean(dim=(-2, -1), keepdim=True)
+
+
+def _windows(values: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool) -> Any:
+    """Values (..., rows, height, columns, width) of windows that tile the image, else None."""
+    height, width = _pair(kernel)
+    steps = _pair(stride) if stride not in (None, [], ()) else (height, width)
+    rows, columns = int(values.shape[-2]), int(values.shape[-1])
+    if steps != (height, width) or _pair(padding) != (0, 0):
+        return None
+    if rows % height or columns % width:  # what is left over at the edges is not looked at
+        if ceil:
+            return None
+        values = values[..., : rows // height * height, : columns // width * width]
+    return values.reshape(
+        *map(int, values.shape[:-2]), rows // height, height, columns // width, width
+    )
+
+
+def max_pool(
+    values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Max pooling by windows that do not overlap, as a maximum over reshaped windows.
+
+    Where two values of a window are equal the gradient is shared among them, which max pooling
+    gives to the first: with values from a rectifier, many of which are zero, this is another
+    training, so that the conformance test decides.
+    """
+    if return_indices or _pair(dilation) != (1, 1):
+        return _SKIPPED
+    windows = _windows(values, kernel_size, stride, padding, ceil_mode)
+    return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
+
+
+def average_pool(
+    values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Any:  # fmt: skip
+    """Average pooling by windows that do not overlap, as a mean over reshaped windows."""
+    if divisor_override is not None:
+        return _SKIPPED
+    windows = _windows(values, kernel_size, stride, padding, ceil_mode)
+    return _SKIPPED if windows is None else windows.mean(dim=(-3, -1))
+
+
+def batch_norm(
+    values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Normalisation over the batch by its mean and variance, without the running statistics."""
+    if not training:
+        return _SKIPPED
+    dims = [0, *range(2, values.dim())]
+    centred = values - values.mean(dim=dims, keepdim=True)
+    scale = ((centred * centred).mean(dim=dims, keepdim=True) + eps).rsqrt()
+    shape = [1, -1, *[1] * (values.dim() - 2)]
+    if weight is not None:
+        scale = scale * weight.reshape(shape)
+    normal = centred * scale
+    return normal if bias is None else normal + bias.reshape(shape)
+
+
+class Rewriting(TorchFunctionMode):
+    """Puts rewrites in the place of functions while a network runs.
+
+    Args:
+        names: Of `REWRITES`.
+
+    Attributes:
+        applied: Sentences of those that took a place.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self._by_function: dict[Any, tuple[str, Rewrite]] = {}
+        for name in names:
+            functions, rewrite, _ = REWRITES[name]
+            self._by_function |= dict.fromkeys(functions, (name, rewrite))
+        self._applied: dict[str, int] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, rewrite = self._by_function.get(func, ("", None))
+        if rewrite is not None:
+            result = rewrite(*args, **(kwargs or {}))  # within which torch calls no mode
+            if result is not _SKIPPED:
+                self._applied[name] = self._applied.get(name, 0) + 1
+                return result
+        return func(*args, **(kwargs or {}))
+
+    @property
+    def applied(self) -> list[str]:
+        """A sentence of each rewrite, with how many functions it replaced."""
+        return [f"{REWRITES[name][2]} ({count}×)" for name, count in sorted(self._applied.items())]
+
+
+# By name: the functions of torch whose place it takes, itself, and what is said of it.
+REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
+    "flatten": ((torch.flatten, Tensor.flatten), flatten, "flatten as reshape"),
+    "global average": (
+        (functional.adaptive_avg_pool2d,), global_average, "average over an image as mean",
+    ),
+    "max pool": (
+        (functional.max_pool2d, torch.max_pool2d),
+        max_pool, "max pooling as maximum over reshaped windows",
+    ),
+    "average pool": (
+        (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",
+    ),
+    "batch norm": (
+        (functional.batch_norm,), batch_norm,
+        "batch normalisation by mean and variance; running statistics are not kept",
+    ),
+}  # fmt: skip

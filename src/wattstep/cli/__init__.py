@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "boards": "wattstep.cli.boards:boards",
         "devices": "wattstep.cli.devices:devices",
         "suite": "wattstep.cli.suite:suite",
+        "engines": "wattstep.cli.engines:engines",
         "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",
         "profile": "wattstep.cli.profile:profile",

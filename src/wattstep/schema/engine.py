@@ -10,6 +10,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from wattstep.schema.step_graph import StepFamily
 
 Mark = Callable[[str], None]
+
+
+def is_installed(module: str) -> bool:
+    """True if a module can be imported; it is not."""
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except ValueError:  # of a stand-in without a specification
+        return True
 
 
 def ignore_phase(name: str) -> None:
@@ -321,11 +330,13 @@ class Engine(Protocol):
             name that it knows.
         options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
             and "offload" those of a `Preparation` that it heeds.
+        exports: Whether it trains what `export` writes, and not workloads as they are.
     """
 
     name: str
     processors: Sequence[str] = ("cpu",)
     options: Sequence[str] = ()
+    exports: bool = False
 
     @property
     def module(self) -> str:
@@ -338,12 +349,13 @@ class Engine(Protocol):
         Raises:
             MissingPartError: It is not installed.
         """
-        try:
-            import_module(self.module)
-        except ModuleNotFoundError as error:
-            raise MissingPartError(
-                f"{self.name} is not installed", id="missing-framework"
-            ) from error
+        if (reason := self.missing()) is not None:
+            raise MissingPartError(reason, id="missing-framework")
+        import_module(self.module)
+
+    def missing(self) -> str | None:
+        """Why the framework cannot be loaded, with how to get it; None: it is there. Loads nothing."""
+        return None if is_installed(self.module) else f"{self.name} is not installed"
 
     @abstractmethod
     def prepare(

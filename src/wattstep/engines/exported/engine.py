@@ -12,7 +12,6 @@ from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ import numpy as np
 from wattstep.engines.exported.conformance import STEPS, Course
 from wattstep.engines.exported.folder import ExportedFolder, save_arrays
 from wattstep.engines.exported.trainer import ExportedTrainer
-from wattstep.errors import InvalidValueError, MissingPartError, error_of
-from wattstep.schema.engine import Engine, Trainer
+from wattstep.errors import InvalidValueError, error_of
+from wattstep.schema.engine import Engine, Trainer, is_installed
 from wattstep.schema.extras import require
 from wattstep.schema.processes import (
     ChildNews,
@@ -52,6 +51,7 @@ class ExportedEngine(Engine):
     writes: str
     extra: str
     options = ("optimizer",)
+    exports = True
 
     @abstractmethod
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
@@ -61,13 +61,11 @@ class ExportedEngine(Engine):
             InvalidValueError: It cannot train it.
         """
 
-    def load(self) -> None:
-        """As `Engine.load`."""
-        if find_spec(self.module) is None:
-            raise MissingPartError(
-                f'{self.name} is not installed: pip install "wattstep[{self.extra}]"',
-                id="missing-extra",
-            )
+    def missing(self) -> str | None:
+        """As `Engine.missing`."""
+        if is_installed(self.module):
+            return None
+        return f'{self.name} is not installed: pip install "wattstep[{self.extra}]"'
 
     def prepare(
         self,

@@ -103,7 +103,7 @@ class ExportedTraining:
         engine: That trains it.
         made_with: The engine's version and torch's, at the export.
         workload: Which.
-        preparation: Batch size, seed, classes and image size.
+        preparation: What it was prepared with, by field of a training's settings.
         parameters: All of the network.
         inputs: What a batch holds.
         batches: How many there are; a training begins anew after the last.
@@ -141,6 +141,11 @@ class ExportedTraining:
         """Samples of a step."""
         return int(self.preparation["batch_size"])
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was prepared with, by field of a training's settings."""
+        return dict(self.preparation)
+
 
 def _made(kind: Callable[..., Any], checks: Mapping[str, Check]) -> Check:
     """A check that makes a frozen value of a document."""
@@ -163,7 +168,16 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "engine": string,
     "made_with": listed(string),
     "workload": string,
-    "preparation": facts({"batch_size": whole(1, INT32)}, needed=("batch_size",)),
+    "preparation": record(
+        {
+            "batch_size": whole(1, INT32),
+            "seed": whole(0, INT64),
+            "classes": or_none(whole(1, INT32)),
+            "image_size": or_none(whole(1, INT32)),
+            "rate_rule": string,
+            "optimizer": or_none(string),
+        }
+    ),
     "parameters": listed(
         _made(
             ExportedParameter,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,8 @@ def export(
 
     if out.exists():
         raise InvalidValueError(
-            f"{out} is there already: choose another folder, or remove it first", id="exported-before"
+            f"{out} is there already: choose another folder, or remove it first",
+            id="exported-before",
         )
     tell("building the network")
     source = Source(specification, preparation)
@@ -73,7 +73,7 @@ def export(
             engine=engine.name,
             made_with=(engine.version(), f"torch {torch.__version__}"),
             workload=specification.facts.name,
-            preparation=_document(preparation),
+            preparation=_settings(preparation),
             parameters=source.parameters,
             inputs=inputs,
             batches=len(source.batches["inputs"]),
@@ -95,10 +95,12 @@ def export(
         shutil.move(folder, out)
 
 
-def _document(preparation: Preparation) -> dict[str, object]:
-    """What made the training, JSON-ready; places of this machine are left out."""
+def _settings(preparation: Preparation) -> dict[str, object]:
+    """What made the training, by field of its settings; places of this machine are left out."""
     kept = ("batch_size", "seed", "classes", "image_size", "rate_rule")
-    values = {key: value for key, value in vars(preparation).items() if key in kept}
-    if preparation.optimizer is not None:
-        values["optimizer"] = asdict(preparation.optimizer)
-    return values
+    optimizer = preparation.optimizer
+    text = None
+    if optimizer is not None:
+        options = ",".join(f"{key}={value}" for key, value in optimizer.options.items())
+        text = f"{optimizer.name},lr={optimizer.rate}" + (f",{options}" if options else "")
+    return {**{name: getattr(preparation, name) for name in kept}, "optimizer": text}

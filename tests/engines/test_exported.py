@@ -40,7 +40,7 @@ FACTS_OF_DATA = DataFacts(name="noise", stand_in=False, stands_for=None, sha256=
 def training(**of: Any) -> ExportedTraining:
     plain = ExportedTraining(
         engine="far", made_with=("far 1", "torch 2"), workload="lenet",
-        preparation={
+        settings={
             "batch_size": 2, "seed": 0, "classes": None, "image_size": None, "rate_rule": "linear",
             "optimizer": None,
         },

@@ -9,10 +9,9 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
 from math import prod
 from pathlib import Path
 from traceback import extract_tb
@@ -24,15 +23,20 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
 from torch.utils import _pytree as pytree
 
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
+from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
-from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
+from wattstep.engines.torch.memory import (
+    MemoryTracker,
+    bytes_of_tensors,
+    finding_tensors,
+    tensors_there,
+)
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
 from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
@@ -45,6 +49,8 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+
+Tensors = Callable[[], list[torch.Tensor]]
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
 # Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
@@ -76,10 +82,13 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         model: Whose parameters and buffers are named.
         optimizers: Whose state is named.
         before: Bytes of tensors in this process that are none of the training's.
+        there: Gives all tensors of this process.
     """
 
-    def __init__(self, model: torch.nn.Module, optimizers: list[Any], *, before: int) -> None:
-        super().__init__(model, optimizers)
+    def __init__(
+        self, model: torch.nn.Module, optimizers: list[Any], *, before: int, there: Tensors
+    ) -> None:
+        super().__init__(model, optimizers, there=there)
         self._before = before
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
         self.convolutions: dict[int, Convolution] = {}
@@ -244,20 +253,27 @@ def _bytes(tree: Any) -> dict[int, int]:
     }
 
 
-def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepGraph:
+def capture_at(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    there: Tensors = tensors_there,
+) -> StepGraph:
     """The training step of a workload at the batch size of its preparation.
 
     Args:
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size, and what it is built with.
         precision: As `TorchTrainer` takes it.
+        there: Gives all tensors of this process.
     """
     try:
-        return _captured(workload, preparation, precision, fake=True)
+        return _captured(workload, preparation, precision, there, fake=True)
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
-    graph = _captured(workload, preparation, precision, fake=False)
+    graph = _captured(workload, preparation, precision, there, fake=False)
     return replace(graph, notes=(RUN.format(error=line),))
 
 
@@ -276,10 +292,18 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
-    small, large = (
-        capture_at(workload, replace(preparation, batch_size=size), precision=precision)
-        for size in FAKE
-    )
+    with finding_tensors() as there:
+        return _family(workload, preparation, precision, there)
+
+
+def _family(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors
+) -> StepFamily:
+    def capture_with(size: int) -> StepGraph:
+        prepared = replace(preparation, batch_size=size)
+        return capture_at(workload, prepared, precision=precision, there=there)
+
+    small, large = map(capture_with, FAKE)
     if small.notes:  # it really runs: at a small batch
         if not alike(small, large):
             raise InvalidValueError(
@@ -289,29 +313,35 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
             )
         note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
-        third = capture_at(
-            workload, replace(preparation, batch_size=RUN_THIRD), precision=precision
-        )
-        if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
+        if not lies_on_line(family, capture_with(RUN_THIRD), tolerance=VALUES_DIFFER):
             raise InvalidValueError(
                 "what its operations do depends on values, and does not grow in proportion to the batch",
                 id="data-dependent",
             )
         return family
 
-    @cache
-    def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
-        return _captured(workload, replace(preparation, batch_size=size), precision, fake=True)
+    captured: dict[int, StepGraph] = {}
+
+    def at(size: int, there: Tensors = tensors_there) -> StepGraph:
+        if size not in captured:  # never really run: that would take the memory of such a batch
+            prepared = replace(preparation, batch_size=size)
+            captured[size] = _captured(workload, prepared, precision, there, fake=True)
+        return captured[size]
 
     each = StepFamily(small=small, large=large, capture=at)
     try:
-        third = at(min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD))
+        third = at(third_batch(preparation), there)
     except (
         Exception
     ):  # of the user's own code: of a batch that somebody asks for it is raised again
         return each
     affine = alike(small, large) and lies_on_line(StepFamily(small=small, large=large), third)
     return StepFamily(small=small, large=large) if affine else each
+
+
+def third_batch(preparation: Preparation) -> int:
+    """Batch size of the third capture."""
+    return min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD)
 
 
 def _line(error: BaseException) -> str:
@@ -328,7 +358,9 @@ def _line(error: BaseException) -> str:
     return f"{message}, in line {frames[-1].lineno} of {Path(frames[-1].filename).name}"
 
 
-def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: bool) -> StepGraph:
+def _captured(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors, *, fake: bool
+) -> StepGraph:
     with (
         _threads_kept(),
         torch.random.fork_rng(devices=[]),
@@ -338,14 +370,13 @@ def _captured(workload: Any, preparation: Preparation, precision: str, *, fake: 
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
         mode: AbstractContextManager[Any] = (
-            FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext()
+            ShapeMode(allow_non_fake_inputs=True) if fake else nullcontext()
         )
         with mode:
-            before = bytes_of_tensors()
+            before = bytes_of_tensors(tensors=there())
             trainer = TorchTrainer(workload, preparation, precision=precision)
-            taking = StepCapture(
-                trainer.model, [each.optimizer for each in trainer.updates], before=before
-            )
+            optimizers = [each.optimizer for each in trainer.updates]
+            taking = StepCapture(trainer.model, optimizers, before=before, there=there)
             with taking:
                 losses = [  # kept, as a step keeps them
                     trainer.take(update, _Marks(taking, update.optimizer))

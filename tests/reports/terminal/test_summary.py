@@ -203,3 +203,8 @@ def test_names_are_harmless_and_unicode_is_not_needed() -> None:
     text = shown(200)
     assert "\x1b" not in text
     assert "█" not in shown(120, encoding="ascii")
+
+
+def test_the_head_says_the_batch_and_its_accumulation_once() -> None:
+    head = shown(200, options={"accumulate": 3}).strip().splitlines()[0]
+    assert (head.count("batch 4"), head.count("accumulated 3 times")) == (1, 1), head

@@ -28,6 +28,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils import _pytree as pytree
 
+from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
@@ -73,6 +74,11 @@ LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
+SHAPES, BATCH, WHOLE = "shapes", "values of the batch", "a step that runs"  # what a capture takes
+OF_BATCH: Final = (
+    "which operations it has depends on values of its batch ({error}): they are those of one batch, and others "
+    "take more or less"
+)
 
 
 class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
@@ -83,13 +89,20 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         optimizers: Whose state is named.
         before: Bytes of tensors in this process that are none of the training's.
         there: Gives all tensors of this process.
+        valued: Whether batches have values, as of `batch_values`.
     """
 
     def __init__(
-        self, model: torch.nn.Module, optimizers: list[Any], *, before: int, there: Tensors
+        self,
+        model: torch.nn.Module,
+        optimizers: list[Any],
+        *,
+        before: int,
+        there: Tensors,
+        valued: bool = False,
     ) -> None:
         super().__init__(model, optimizers, there=there)
-        self._before = before
+        self._before, self._valued = before, valued
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
         self.convolutions: dict[int, Convolution] = {}
         self._paused = False
@@ -116,7 +129,10 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
-        made = super()._call(func, args, kwargs)
+        if self._valued:
+            made = batch_values.call(func, args, kwargs, data=self.ledger.phase == "data")
+        else:
+            made = super()._call(func, args, kwargs)
         if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
             return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
         return made
@@ -268,13 +284,26 @@ def capture_at(
         precision: As `TorchTrainer` takes it.
         there: Gives all tensors of this process.
     """
+    return _captured_as_it_can(workload, preparation, precision, there)[0]
+
+
+def _captured_as_it_can(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors
+) -> tuple[StepGraph, str]:
+    """A step, and what it took: shapes alone, values of its batch, or to be run."""
     try:
-        return _captured(workload, preparation, precision, there, fake=True)
+        return _captured(workload, preparation, precision, there, fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
+    try:
+        graph = _captured(workload, preparation, precision, there, fake=True, valued=True)
+        return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
+    except NEEDS_VALUES:  # of more than its batch
+        pass
+    gc.collect()
     graph = _captured(workload, preparation, precision, there, fake=False)
-    return replace(graph, notes=(RUN.format(error=line),))
+    return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
 def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
@@ -296,36 +325,40 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         return _family(workload, preparation, precision, there)
 
 
-def _family(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors
-) -> StepFamily:
-    def capture_with(size: int) -> StepGraph:
+def _family(workload: Any, preparation: Preparation, precision: str, there: Tensors) -> StepFamily:
+    def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
-        return capture_at(workload, prepared, precision=precision, there=there)
+        return _captured_as_it_can(workload, prepared, precision, there)
 
-    small, large = map(capture_with, FAKE)
-    if small.notes:  # it really runs: at a small batch
+    (small, took), (large, other) = map(capture_with, FAKE)
+    if WHOLE in (took, other):  # it really runs: at a small batch
+        named = next(each.notes[0] for each in (small, large) if each.notes)
         if not alike(small, large):
             raise InvalidValueError(
-                f"{small.notes[0]}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
+                f"{named}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
                 "be predicted; one whose samples are of one size can",
                 id="data-dependent",
             )
-        note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        note = (
+            f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        )
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
-        if not lies_on_line(family, capture_with(RUN_THIRD), tolerance=VALUES_DIFFER):
+        if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                "what its operations do depends on values, and does not grow in proportion to the batch",
+                f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
+                "whose samples are of one size can",
                 id="data-dependent",
             )
         return family
 
     captured: dict[int, StepGraph] = {}
+    valued = BATCH in (took, other)
 
     def at(size: int, there: Tensors = tensors_there) -> StepGraph:
         if size not in captured:  # never really run: that would take the memory of such a batch
             prepared = replace(preparation, batch_size=size)
-            captured[size] = _captured(workload, prepared, precision, there, fake=True)
+            graph = _captured(workload, prepared, precision, there, fake=True, valued=valued)
+            captured[size] = replace(graph, notes=small.notes or large.notes)
         return captured[size]
 
     each = StepFamily(small=small, large=large, capture=at)
@@ -359,7 +392,13 @@ def _line(error: BaseException) -> str:
 
 
 def _captured(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors, *, fake: bool
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    *,
+    fake: bool,
+    valued: bool = False,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -374,9 +413,19 @@ def _captured(
         )
         with mode:
             before = bytes_of_tensors(tensors=there())
-            trainer = TorchTrainer(workload, preparation, precision=precision)
-            optimizers = [each.optimizer for each in trainer.updates]
-            taking = StepCapture(trainer.model, optimizers, before=before, there=there)
+            with batch_values.real_data() if valued else nullcontext(None) as begin:
+                if begin is not None:
+                    preparation = replace(preparation, on_part=begin)
+                trainer = TorchTrainer(workload, preparation, precision=precision)
+            if valued:
+                batch_values.check_unknown(trainer.model)
+            taking = StepCapture(
+                trainer.model,
+                [each.optimizer for each in trainer.updates],
+                before=before,
+                there=there,
+                valued=valued,
+            )
             with taking:
                 losses = [  # kept, as a step keeps them
                     trainer.take(update, _Marks(taking, update.optimizer))

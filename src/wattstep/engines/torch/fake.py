@@ -39,7 +39,9 @@ def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     for each in args[1:]:
         if isinstance(each, torch.Tensor):
             if not (
-                _is_plain(mode, each) and each.dtype == changed.dtype and each.shape == changed.shape
+                _is_plain(mode, each)
+                and each.dtype == changed.dtype
+                and each.shape == changed.shape
             ):
                 return NotImplemented
         elif not isinstance(each, (int, float)):

@@ -354,7 +354,10 @@ def finding_tensors() -> Iterator[Callable[[], list[torch.Tensor]]]:
     old = [weakref.ref(each) for each in tensors_there()]
     gc.freeze()
     try:
-        yield lambda: [*filter(None.__ne__, (each() for each in old)), *tensors_there()]
+        yield lambda: [
+            *(tensor for each in old if (tensor := each()) is not None),
+            *tensors_there(),
+        ]
     finally:
         gc.unfreeze()
 

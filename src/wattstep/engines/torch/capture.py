@@ -26,7 +26,6 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
-from torch.utils import _pytree as pytree
 
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
@@ -35,6 +34,7 @@ from wattstep.engines.torch.memory import (
     MemoryTracker,
     bytes_of_tensors,
     finding_tensors,
+    tensors_in,
     tensors_there,
 )
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
@@ -70,6 +70,7 @@ NEEDS_VALUES: Final = (
 )
 # Beside torch's own, what workloads load and what shows in the memory of their process.
 LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
+DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
@@ -104,6 +105,8 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE and isinstance(args[0], FakeTensor):  # asked for at every turn
+            return args[0].device
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
@@ -246,11 +249,7 @@ def _lstm_workspace(func: Any, args: Any) -> int:
 
 def _bytes(tree: Any) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
-    return {
-        id(leaf): prod(leaf.shape) * leaf.element_size()
-        for leaf in pytree.tree_leaves(tree)
-        if isinstance(leaf, torch.Tensor)
-    }
+    return {id(leaf): prod(leaf.shape) * leaf.element_size() for leaf in tensors_in(tree)}
 
 
 def capture_at(
@@ -296,9 +295,7 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         return _family(workload, preparation, precision, there)
 
 
-def _family(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors
-) -> StepFamily:
+def _family(workload: Any, preparation: Preparation, precision: str, there: Tensors) -> StepFamily:
     def capture_with(size: int) -> StepGraph:
         prepared = replace(preparation, batch_size=size)
         return capture_at(workload, prepared, precision=precision, there=there)
@@ -369,9 +366,7 @@ def _captured(
     ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
-        mode: AbstractContextManager[Any] = (
-            ShapeMode(allow_non_fake_inputs=True) if fake else nullcontext()
-        )
+        mode: AbstractContextManager[Any] = ShapeMode() if fake else nullcontext()
         with mode:
             before = bytes_of_tensors(tensors=there())
             trainer = TorchTrainer(workload, preparation, precision=precision)

@@ -19,6 +19,7 @@ ENGINES: Final = Registry(
     {
         "torch": "wattstep.engines.torch.engine:ENGINE",
         "mnn": "wattstep.engines.mnn.engine:ENGINE",
+        "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
     },
 )
 

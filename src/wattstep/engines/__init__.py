@@ -14,7 +14,13 @@ from wattstep.schema.registry import Registry
 DEFAULT: Final = "torch"
 # By the name of the framework's module. Adding an engine: its file, its line here (or an entry
 # point of its package), its test.
-ENGINES: Final = Registry("wattstep.engines", {"torch": "wattstep.engines.torch.engine:ENGINE"})
+ENGINES: Final = Registry(
+    "wattstep.engines",
+    {
+        "torch": "wattstep.engines.torch.engine:ENGINE",
+        "torch-compile": "wattstep.engines.torch.engine:COMPILED",
+    },
+)
 
 
 @cache

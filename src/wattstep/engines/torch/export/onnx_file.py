@@ -10,14 +10,16 @@ from typing import Final
 import torch
 
 from wattstep.engines.torch.export.rewrites import Rewriting
-from wattstep.engines.torch.export.source import Source
+from wattstep.engines.torch.export.source import Source, WithLoss
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 
 OPSET: Final = 13
 
 
-def write_onnx(source: Source, path: Path, *, rewrites: Sequence[str] = ()) -> list[str]:
+def write_onnx(
+    source: Source, path: Path, *, rewrites: Sequence[str] = (), with_loss: bool = False
+) -> list[str]:
     """Writes the network, whose inputs are "inputs" and the masks, and whose output is "scores".
 
     torch's older exporter is the one that leaves a training network as it is; the newer folds a
@@ -27,6 +29,7 @@ def write_onnx(source: Source, path: Path, *, rewrites: Sequence[str] = ()) -> l
         source: The training.
         path: The file.
         rewrites: Names of `rewrites.REWRITES` that may take the place of functions.
+        with_loss: "targets" are an input as well, after "inputs", and the output is "loss".
 
     Returns:
         A sentence of each rewrite that was applied.
@@ -36,17 +39,20 @@ def write_onnx(source: Source, path: Path, *, rewrites: Sequence[str] = ()) -> l
         MissingPartError: The library onnx is not installed.
     """
     require("onnx")
-    inputs, _, *masks = source.batch(0)
+    batch = dict(zip(source.batches, source.batch(0), strict=True))
+    if not with_loss:
+        del batch["targets"]
+    network = WithLoss(source.network) if with_loss else source.network
     rewriting = Rewriting(rewrites)
-    names = [name for name in source.batches if name != "targets"]
     before = {name: value.clone() for name, value in source.network.named_buffers()}
     try:
         with rewriting, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the older exporter, and of traced sizes
             torch.onnx.export(
-                source.network, (inputs, *masks), str(path), dynamo=False,
+                network, tuple(batch.values()), str(path), dynamo=False,
                 training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                opset_version=OPSET, input_names=names, output_names=["scores"],
+                opset_version=OPSET, input_names=list(batch),
+                output_names=["loss" if with_loss else "scores"],
             )  # fmt: skip
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         line = next((each for each in str(error).splitlines() if each.strip()), "")

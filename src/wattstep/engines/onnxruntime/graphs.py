@@ -49,7 +49,6 @@ def build_gradients(network: ModelProto, held: Iterable[str], trainable: set[str
     for node in network.graph.node:  # whose gradient is made of its second output
         if node.op_type == "SoftmaxCrossEntropyLoss" and len(node.output) == 1:
             node.output.append(f"{node.output[0]}_log_prob")
-    onnxruntime.set_default_logger_severity(3)
     simplified = get_optimized_model(network.SerializeToString(), trainable, quiet())
     builder = GradientGraphBuilder(simplified, {"loss"}, trainable, "loss", quiet())
     builder.build()

@@ -40,6 +40,33 @@ def global_average(values: Tensor, output_size: Any) -> Any:
     return values.mean(dim=(-2, -1), keepdim=True)
 
 
+def average_to_size(values: Tensor, output_size: Any) -> Any:
+    """Average pooling to a size that is no factor of the image's, as products with matrices of its windows."""
+    rows, columns = (
+        int(size if wanted is None else wanted)
+        for wanted, size in zip(_both(output_size), values.shape[-2:], strict=True)
+    )
+    height, width = (int(size) for size in values.shape[-2:])
+    if height % rows == 0 and width % columns == 0:
+        return _SKIPPED
+    down = torch.tensor(_averages(height, rows), dtype=values.dtype)
+    across = torch.tensor(_averages(width, columns), dtype=values.dtype)
+    return down @ values @ across.T
+
+
+def _both(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (tuple, list)) else (value, value)
+
+
+def _averages(size: int, wanted: int) -> list[list[float]]:
+    """The matrix (wanted, size) of adaptive pooling along one side."""
+    matrix = []
+    for place in range(wanted):
+        begin, end = place * size // wanted, -(-(place + 1) * size // wanted)
+        matrix.append([1 / (end - begin) if begin <= at < end else 0.0 for at in range(size)])
+    return matrix
+
+
 def _windows(values: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool) -> Any:
     """Values (..., rows, height, columns, width) of windows that tile the image, else None."""
     height, width = _pair(kernel)
@@ -138,6 +165,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "flatten": ((torch.flatten, Tensor.flatten), flatten, "flatten as reshape"),
     "global average": (
         (functional.adaptive_avg_pool2d,), global_average, "average over an image as mean",
+    ),
+    "average to size": (
+        (functional.adaptive_avg_pool2d,), average_to_size,
+        "average to a size that is no factor of the image's as products with matrices",
     ),
     "max pool": (
         (functional.max_pool2d, torch.max_pool2d),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
-    from wattstep.plan import Plan, Study
+    from wattstep.plan import Budget, Plan, Study
     from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
@@ -293,8 +293,8 @@ def plan(
     *,
     device: str,
     samples: int,
-    every: str | None = None,
-    budget: str = "",
+    every: str | float | None = None,
+    budget: str | Budget | None = None,
     batch: int | None = None,
     allow: Sequence[str] = (),
     least: str | None = None,
@@ -315,8 +315,8 @@ def plan(
         workload: Name of one of the suite; or a torch module, or a function that gives one.
         device: Name of the device, or the path of its file; see `wattstep devices`.
         samples: That a session trains on.
-        every: How often there is a session: "day", "6 h"; None: once.
-        budget: Limits of a session: "battery 5 %, 30 min, 45 °C, 2 GiB".
+        every: How often there is a session: "day", "6 h", or a number of seconds; None: once.
+        budget: Limits of a session: "battery 5 %, 30 min, 45 °C, 2 GiB", or a `wattstep.plan.budget.Budget`; None: none.
         batch: Samples of an update; None: for which the workload's learning rate is right, 16 where it does
             not say, and no more than `samples`.
         allow: What may change that changes the mathematics: names of `wattstep.plan.ALLOWED`.
@@ -373,8 +373,8 @@ def plan_training(
     *,
     device: str,
     samples: int,
-    every: str | None,
-    budget: str,
+    every: str | float | None,
+    budget: str | Budget | None,
     update: int | None,
     allow: frozenset[str],
     least: str | None,
@@ -399,7 +399,7 @@ def plan_training(
     from wattstep.predict import check_device
     from wattstep.schema.workload import PRECISIONS, ModuleSource, Preparation
 
-    where, limits = devices.find(device), Budget.parse(budget)
+    where, limits = devices.find(device), Budget.of_any(budget)
     check_device(where, engine=engine, precision=precision)
     for name, number in (("samples", samples), ("batch", update)):
         if number is not None and number < 1:

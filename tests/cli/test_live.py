@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.faults.conftest import Trainer, trainer  # noqa: F401 - a fixture
 from tests.refusals import id_in
 from tests.waiting import until
+from tests.wording import assert_says
 
 import wattstep
 
@@ -116,7 +117,7 @@ def test_without_a_terminal_lines_are_shown_until_the_run_is_over(
     one.finish()
     out, errors = viewer.communicate()
     assert (viewer.returncode, out) == (0, "")
-    assert "the recording is over (closed)" in errors
+    assert_says(errors, "(closed)")
     assert "\x1b" not in errors
 
 

@@ -65,8 +65,8 @@ def test_a_missing_figure_needs_a_reason() -> None:
 
 
 def test_a_reason_in_the_place_of_a_value_is_a_text_that_no_value_is() -> None:
-    reason = Missing("there is no sensor")
-    assert f"{reason}, and no model" == "there is no sensor, and no model"
+    reason = Missing("no sensor")
+    assert f"{reason}, and no model" == "no sensor, and no model"
     assert not isinstance("torch", Missing)
     figure = missing("W", reason)
     assert type(figure.reason) is str
@@ -155,8 +155,8 @@ def test_a_figure_is_a_float_and_formats_as_one() -> None:
 
 
 def test_a_missing_figure_prints_its_reason_and_is_no_number() -> None:
-    figure = missing("J", "no power sensor")
-    assert f"{figure}" == "missing: no power sensor"
+    figure = missing("J", "no sensor")
+    assert f"{figure}" == "missing: no sensor"
     with refused("no-value", "no power sensor"):
         float(figure)
     with refused("no-value", "no power sensor"):

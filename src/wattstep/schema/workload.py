@@ -257,7 +257,7 @@ class Preparation:
         for name, value in (("batch", self.batch_size), ("accumulate", self.accumulate)):
             if value < 1:
                 raise InvalidValueError(
-                    f"{facts.name} needs a {name} of at least 1, not {value}", id="out-of-range"
+                    f"--{name} {value}: {facts.name} needs at least 1", id="out-of-range"
                 )
         check_strategies(
             train_last=self.train_last,

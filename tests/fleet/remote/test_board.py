@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import pytest
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.refusals import refused
 from tests.waiting import until
+from tests.wording import saying
 
 from wattstep import load
 from wattstep.errors import InvalidValueError
@@ -160,8 +162,8 @@ def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -
     assert_canaries_around(out)
     assert [path.name for path in out.parent.iterdir()] == ["first"]
     assert progress[-1].steps == 4
-    assert any(line.startswith("to the board: wheel of wattstep") for line in said)
-    assert any(line.startswith("to the board: settings") for line in said)
+    assert saying(said, "to the board:", "wheel of wattstep")
+    assert saying(said, "to the board:", "settings")
 
 
 @pytest.mark.slow
@@ -177,7 +179,7 @@ def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_pa
     ends = pq.read_table(out / "steps.parquet", columns=["start_ns", "end_ns"]).to_pydict()
     spans = [b - a for a, b in zip(ends["start_ns"], ends["end_ns"], strict=True)][1:]
     assert outcome.figures["step_time"]["value"] == pytest.approx(sum(spans) / 1 / 1e9)
-    assert any(line.startswith("kept on the board") for line in said)
+    assert saying(said, "kept on")
     assert [path.name for path in server.home.glob(".cache/wattstep-board/jobs/*")] == []
 
 
@@ -286,7 +288,7 @@ def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     assert not isinstance(raised.value, ConnectionLostError)
     run = load(out)
     assert run.info.state == "recovered"
-    assert "the board was restarted in the middle: recorded up to then" in run.info.notes
+    assert saying(run.info.notes, "restarted", "recorded up to")
     assert len(run.tables.table("samples")) > 0
 
 
@@ -307,7 +309,7 @@ def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
         host.send_signal(signal.SIGINT)
         said = host.stderr.read()
     assert host.returncode == 130, said
-    assert "ending it on the board" in said
+    assert "ending it" in said
     run = load(tmp_path / "runs/stopped")
     assert run.info.target == "ssh:board"
     assert len(run.tables.table("samples")) > 0
@@ -339,7 +341,7 @@ def test_what_a_script_wrote_is_brought_and_what_it_started_is_ended(
     found = {p.name: p.read_text() for p in (tmp_path / "run.files").iterdir()}
     assert (code, found) == (0, {"model.pt": "trained", "a%5Ctb": "odd"})
     assert any("a\\tb is called a%5Ctb" in line for line in said)
-    assert any(line.endswith("links or no files: latest") for line in said)
+    assert saying(said, "no files: latest")
     assert server.jobs() == []
     assert load(out).info.target == "ssh:board"
 
@@ -399,7 +401,7 @@ def test_a_board_that_stays_away_keeps_the_job_for_later(
             place.profile(script, str(tmp_path / "run"))
     finally:
         server.start()
-    assert any("stays there" in line or "on the board stay" in line for line in said)
+    assert any("stays there" in line or "board stay" in line for line in said)
     (server.home / "go").touch()
     with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         until_ended(server)
@@ -503,7 +505,7 @@ def test_a_disk_that_fills_there_costs_no_run(
     assert code in (2, 3)
     run = load(out)
     assert len(run.tables.table("samples")) > 0
-    assert "No space left on device" in capfd.readouterr().out
+    assert os.strerror(errno.ENOSPC) in capfd.readouterr().out
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +95,17 @@ class ExportedOptimizer:
     options: Mapping[str, Any]
 
 
+class ExportedSettings(TypedDict):
+    """What a training was prepared with, by field of `train.settings.TrainingSettings`."""
+
+    batch_size: int
+    seed: int
+    classes: int | None
+    image_size: int | None
+    rate_rule: str
+    optimizer: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExportedTraining:
     """The facts of an exported training.
@@ -103,7 +114,7 @@ class ExportedTraining:
         engine: That trains it.
         made_with: The engine's version and torch's, at the export.
         workload: Which.
-        preparation: What it was prepared with, by field of a training's settings.
+        settings: What it was prepared with.
         parameters: All of the network.
         inputs: What a batch holds.
         batches: How many there are; a training begins anew after the last.
@@ -122,7 +133,7 @@ class ExportedTraining:
     engine: str
     made_with: Sequence[str]
     workload: str
-    preparation: Mapping[str, Any]
+    settings: ExportedSettings
     parameters: Sequence[ExportedParameter]
     inputs: Sequence[ExportedInput]
     batches: int
@@ -139,12 +150,7 @@ class ExportedTraining:
     @property
     def batch_size(self) -> int:
         """Samples of a step."""
-        return int(self.preparation["batch_size"])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What it was prepared with, by field of a training's settings."""
-        return dict(self.preparation)
+        return self.settings["batch_size"]
 
 
 def _made(kind: Callable[..., Any], checks: Mapping[str, Check]) -> Check:
@@ -168,7 +174,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "engine": string,
     "made_with": listed(string),
     "workload": string,
-    "preparation": record(
+    "settings": record(
         {
             "batch_size": whole(1, INT32),
             "seed": whole(0, INT64),

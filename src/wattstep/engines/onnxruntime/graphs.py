@@ -209,7 +209,9 @@ def build_update(optimizer: ExportedOptimizer, layout: Layout) -> ModelProto:
     for number, block in enumerate(layout.blocks):
         for name in ("weight", "gradient", *states):
             shape = [block.size]
-            inputs.append(helper.make_tensor_value_info(f"{name}{number}", TensorProto.FLOAT, shape))
+            inputs.append(
+                helper.make_tensor_value_info(f"{name}{number}", TensorProto.FLOAT, shape)
+            )
             if name != "gradient":
                 next_ = f"{name}{number}_next"
                 outputs.append(helper.make_tensor_value_info(next_, TensorProto.FLOAT, shape))
@@ -217,9 +219,7 @@ def build_update(optimizer: ExportedOptimizer, layout: Layout) -> ModelProto:
     graph = helper.make_graph(
         write.nodes, "optimizer", inputs, outputs, list(write.constants.values())
     )
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR
-    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
 
 
 def _decayed(write: _Writer, n: str, decay: float) -> str:

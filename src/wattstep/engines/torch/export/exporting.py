@@ -15,6 +15,7 @@ from wattstep.engines.exported import conformance
 from wattstep.engines.exported.folder import (
     WEIGHTS,
     ExportedInput,
+    ExportedSettings,
     ExportedTraining,
     save_arrays,
     write_facts,
@@ -73,7 +74,7 @@ def export(
             engine=engine.name,
             made_with=(engine.version(), f"torch {torch.__version__}"),
             workload=specification.facts.name,
-            preparation=_settings(preparation),
+            settings=_settings(preparation),
             parameters=source.parameters,
             inputs=inputs,
             batches=len(source.batches["inputs"]),
@@ -95,12 +96,18 @@ def export(
         shutil.move(folder, out)
 
 
-def _settings(preparation: Preparation) -> dict[str, object]:
+def _settings(preparation: Preparation) -> ExportedSettings:
     """What made the training, by field of its settings; places of this machine are left out."""
-    kept = ("batch_size", "seed", "classes", "image_size", "rate_rule")
     optimizer = preparation.optimizer
     text = None
     if optimizer is not None:
         options = ",".join(f"{key}={value}" for key, value in optimizer.options.items())
         text = f"{optimizer.name},lr={optimizer.rate}" + (f",{options}" if options else "")
-    return {**{name: getattr(preparation, name) for name in kept}, "optimizer": text}
+    return ExportedSettings(
+        batch_size=preparation.batch_size,
+        seed=preparation.seed,
+        classes=preparation.classes,
+        image_size=preparation.image_size,
+        rate_rule=preparation.rate_rule,
+        optimizer=text,
+    )

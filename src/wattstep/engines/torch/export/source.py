@@ -242,7 +242,7 @@ class Source:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
-            losses.append(float(loss))
+            losses.append(loss.item())
             if step == 0:
                 first = _values(network.model)
         return Course(losses=losses, first=first, last=_values(network.model))

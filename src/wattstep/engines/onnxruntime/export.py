@@ -6,13 +6,15 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.engines.onnxruntime.layout import lay_out
 from wattstep.engines.onnxruntime.step import GRAPHS
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 
+# What torch's exporter does not write, or ONNX Runtime has no gradient of.
+REWRITES: Final = ("attention", "average to size", "hard sigmoid", "hard swish", "local response norm")
 if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
@@ -33,7 +35,7 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
     graphs = require("wattstep.engines.onnxruntime.graphs")
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "network.onnx")
-        rewrites = write_onnx(source, path, rewrites=("average to size",), with_loss=True)
+        rewrites = write_onnx(source, path, rewrites=REWRITES, with_loss=True)
         network = onnx.load(path)
     _name_as_torch(network, source)
     trainable = {each.name for each in source.parameters if each.trainable}

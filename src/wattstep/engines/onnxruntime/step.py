@@ -15,6 +15,9 @@ from onnxruntime import OrtValue
 Array = npt.NDArray[Any]
 GRAPHS: Final = ("forward", "backward", "optimizer")  # which are the phases of a step, too
 NEXT: Final = "_next"  # ends the name of an output that takes the place of an input
+# Of the forward graph's metadata: by name of a running variance the factor that makes it torch's, whose
+# variance of n values is a sum over n - 1, where ONNX Runtime's is over n.
+VARIANCES: Final = "variances"
 _LINE: Final = 64  # bytes of a line of the cache
 
 
@@ -46,6 +49,11 @@ class Step:
         self._sessions = {name: self._session(name, None) for name in GRAPHS}
         self._tracing: dict[str, _Session] = {}
         self._batch: Mapping[str, Array] = {}
+        self.variances: Mapping[str, float] = json.loads(
+            self._sessions["forward"].metadata.get(VARIANCES, "{}")
+        )
+        for name, factor in self.variances.items():
+            arrays[name] /= factor
 
     def _session(self, name: str, profile: Path | None) -> _Session:
         return _Session(name, self._graphs[name], self.arrays, self._threads, profile)
@@ -98,6 +106,7 @@ class _Session:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile / name)
         self._session = onnxruntime.InferenceSession(graph, options, ["CPUExecutionProvider"])
+        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
         self._binding = self._session.io_binding()
         self.updated: list[str] = []
         for each in self._session.get_outputs():

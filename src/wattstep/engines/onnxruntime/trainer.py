@@ -82,4 +82,10 @@ class OnnxRuntimeTrainer(ExportedTrainer):
 
     def weights(self) -> dict[str, Array]:
         """As `ExportedTrainer.weights`, with what the network holds besides (running statistics)."""
-        return {name: np.array(self.model.arrays[name]) for name in self._held}
+        step = self.model
+        return {
+            name: step.arrays[name] * np.float32(step.variances[name])
+            if name in step.variances
+            else np.array(step.arrays[name])
+            for name in self._held
+        }

@@ -27,7 +27,9 @@ GRAPH: Final = "graph.mnn"
 OPERATIONS: Final = "operations.json"
 UPDATE: Final = "update:"  # goes before a parameter's name: the operation that updates it
 LOSS: Final = "loss"
-_CONVERTED: Final = "__matmul_converted"  # what the converter adds where a product became a convolution
+_CONVERTED: Final = (
+    "__matmul_converted"  # what the converter adds where a product became a convolution
+)
 _CONSTANTS: Final = ("Const", "Trainable")
 _GRADIENT: Final = re.compile(r"grad::(.*)(\d)")
 Array = npt.NDArray[Any]
@@ -92,7 +94,8 @@ class TrainingGraph:
         except TypeError as error:
             raise InvalidValueError("MNN cannot work out its shapes", id="cannot-export") from error
         self._constants = [
-            each for each in self._describe(self._scores, "forward", "")
+            each
+            for each in self._describe(self._scores, "forward", "")
             if each.op_type in _CONSTANTS and each.dtype == _expr.float
         ]
 
@@ -244,7 +247,12 @@ class TrainingGraph:
         self._runs += later
 
     def _sgd(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         if momentum := settings["momentum"]:
             factor = self._number(momentum)
@@ -253,7 +261,12 @@ class TrainingGraph:
         return slope * self._number(rate)
 
     def _adam(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         (first, second), square = settings["betas"], slope * slope
         new_first, keep, new_second = map(self._number, (1 - first, second, 1 - second))
@@ -263,7 +276,12 @@ class TrainingGraph:
         return mean / root * scalars["step_size"]
 
     def _rmsprop(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         keep, new = map(self._number, (settings["alpha"], 1 - settings["alpha"]))
         square = slope * slope

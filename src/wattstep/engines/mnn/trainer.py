@@ -42,13 +42,11 @@ class MnnTrainer(ExportedTrainer):
         super().__init__(engine, folder)
         self._mnn = load_mnn()
         self._threads = threads
-        with silenced() as output:
+        with silenced():
             self._interpreter = self._mnn.Interpreter(str(folder.file(GRAPH)))
             self._session = self._interpreter.createSession(
                 {"numThread": threads, "backend": "CPU"}
-
-            output.seek(0)
-            printed = output.read().decode(errors="replace").strip().splitlines()
+            )
         self._inputs = self._interpreter.getSessionInputAll(self._session)
         self._loss = self._interpreter.getSessionOutput(self._session, LOSS)
         self._steps_made = 0

@@ -56,7 +56,7 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             several, layouts = self._made[key]
             tensors = [None if each is None else _laid(self, each) for each in layouts]
             return tuple(tensors) if several else tensors[0]
-        made = super().__torch_dispatch__(func, types, args, named)
+        made: Any = super().__torch_dispatch__(func, types, args, named)
         if key is not None:
             several = isinstance(made, tuple)
             outputs = list(made) if several else [made]
@@ -150,7 +150,7 @@ def _describe(mode: ShapeMode, values: Iterable[Any], parts: list[Any]) -> bool:
                 each.stride(),
                 each.storage_offset(),
                 each.dtype,
-                each.fake_device,
+                each.fake_device,  # type: ignore[attr-defined]  # it is a FakeTensor
             )
         elif isinstance(each, (list, tuple)):
             parts.append(len(each))

@@ -56,10 +56,10 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             several, layouts = self._made[key]
             tensors = [None if each is None else _laid(self, each) for each in layouts]
             return tuple(tensors) if several else tensors[0]
-        made: Any = super().__torch_dispatch__(func, types, args, named)
+        made = super().__torch_dispatch__(func, types, args, named)
         if key is not None:
             several = isinstance(made, tuple)
-            outputs = list(made) if several else [made]
+            outputs: list[Any] = list(made) if isinstance(made, tuple) else [made]
             if _are_new(self, outputs, (args, named)):
                 layouts = [None if each is None else _layout(each) for each in outputs]
                 self._made[key] = several, layouts

@@ -340,12 +340,15 @@ class Engine(Protocol):
         options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
             and "offload" those of a `Preparation` that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
+        requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
+            to install.
     """
 
     name: str
     processors: Sequence[str] = ("cpu",)
     options: Sequence[str] = ()
     exports: bool = False
+    requires: Sequence[str] = ()
 
     @property
     def module(self) -> str:

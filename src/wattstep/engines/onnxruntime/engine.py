@@ -24,6 +24,7 @@ class OnnxRuntimeEngine(ExportedEngine):
     name = "onnxruntime"
     module = "onnxruntime"
     extra = "onnxruntime"
+    requires = ("onnxruntime-training-cpu==1.19.2",)
     writes = "wattstep.engines.onnxruntime.export:write"
 
     def load(self) -> None:

@@ -20,6 +20,7 @@ ENGINES: Final = Registry(
         "torch": "wattstep.engines.torch.engine:ENGINE",
         "torch-compile": "wattstep.engines.torch.engine:COMPILED",
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
+        "executorch": "wattstep.engines.executorch.engine:ENGINE",
     },
 )
 

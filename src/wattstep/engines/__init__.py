@@ -19,6 +19,7 @@ ENGINES: Final = Registry(
     {
         "torch": "wattstep.engines.torch.engine:ENGINE",
         "torch-compile": "wattstep.engines.torch.engine:COMPILED",
+        "mnn": "wattstep.engines.mnn.engine:ENGINE",
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
         "executorch": "wattstep.engines.executorch.engine:ENGINE",
     },

@@ -443,6 +443,7 @@ class Engine(Protocol):
             listener: Is told.
             marker: What ends a step, see `engines.markers`.
         """
+        return None
 
     def follow(self, listener: PhaseListener) -> TrainingHooks | None:
         """Tells of a training of somebody else's trainer what runs in its steps, until it is removed.

@@ -39,7 +39,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     processors = PROCESSORS
-    options = (
+    options: Sequence[str] = (
         "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer", "offload",
     )  # fmt: skip
 

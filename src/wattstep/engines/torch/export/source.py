@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.torch.compiling import Compiling
+from wattstep.engines.torch.export.rewrites import attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
 from wattstep.schema.run_documents import ModelFacts
@@ -50,7 +51,7 @@ class _Masks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention and kwargs.get("dropout_p"):
-            return self._attend(*args, **kwargs)
+            return attention(*args, **kwargs, drop=self._drop)
         if func not in _DROPOUTS:
             return func(*args, **kwargs)
         values, share, training = [*args, *kwargs.values()][:3]
@@ -62,26 +63,6 @@ class _Masks(TorchFunctionMode):
         mask = (torch.rand(values.shape) >= share).float() / (1 - share)
         self.drawn.append(mask)
         return values * mask
-
-    def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:  # fmt: skip
-        """Attention by its parts, whose weights are dropped as torch's own does."""
-        scores = query @ key.transpose(-2, -1)
-        scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if is_causal:
-            length = int(scores.shape[-1])
-            later = torch.ones(length, length, dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(later, float("-inf"))
-        if attn_mask is not None:
-            scores = (
-                scores.masked_fill(~attn_mask, float("-inf"))
-                if attn_mask.dtype == torch.bool
-                else scores + attn_mask
-            )
-        return self._drop(scores.softmax(dim=-1), dropout_p) @ value
 
 
 class Network(nn.Module):
@@ -248,16 +229,24 @@ class Source:
             Compiling(network.model)
         losses: list[float] = []
         first: Mapping[str, Array] = {}
+        gradients: Mapping[str, Array] = {}
         for step in range(STEPS):
             inputs, targets, *masks = self.batch(step, kind)
             loss = network.loss(inputs, targets, *masks)
             loss.backward()  # type: ignore[no-untyped-call]
+            if step == 0:
+                gradients = {
+                    name: each.grad.numpy().copy()
+                    for name, each in network.model.named_parameters()
+                    if each.grad is not None
+                }
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
             if step == 0:
                 first = _values(network.model)
-        return Course(losses=losses, first=first, last=_values(network.model))
+        last = _values(network.model)
+        return Course(losses=losses, first=first, last=last, gradients=gradients)
 
 
 def _values(model: nn.Module) -> Mapping[str, Array]:

@@ -31,6 +31,7 @@ from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
+from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
 from wattstep.engines.torch.memory import (
     MemoryTracker,
     bytes_of_tensors,
@@ -54,10 +55,6 @@ from wattstep.schema.workload import Preparation
 Tensors = Callable[[], list[torch.Tensor]]
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
-# Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
-# real one, which takes real memory.
-LEAST_THIRD: Final = 64
-MOST_THIRD: Final = 1024
 RUN_THIRD: Final = 8  # where it is really run
 VALUES_DIFFER: Final = 0.1  # part of a size that values may change
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
@@ -69,8 +66,6 @@ NEEDS_VALUES: Final = (
     NotImplementedError,
     RuntimeError,
 )
-# Beside torch's own, what workloads load and what shows in the memory of their process.
-LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
@@ -369,11 +364,6 @@ def _family(workload: Any, preparation: Preparation, precision: str, there: Tens
         return each
     affine = alike(small, large) and lies_on_line(StepFamily(small=small, large=large), third)
     return StepFamily(small=small, large=large) if affine else each
-
-
-def third_batch(preparation: Preparation) -> int:
-    """Batch size of the third capture."""
-    return min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD)
 
 
 def _line(error: BaseException) -> str:

@@ -546,7 +546,12 @@ class Engine(Protocol):
         raise InvalidValueError(f"{self.name} does not time operations one by one")
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """A training step at any batch size, captured without running it.
 
@@ -554,6 +559,7 @@ class Engine(Protocol):
             workload: Of the suite, or a module of the user's.
             preparation: Its batch size is the largest that anybody asks for.
             precision: Of the training.
+            evaluated: Whether the forward pass of an evaluation is captured, too.
 
         Raises:
             InvalidValueError: It cannot be captured, or the engine captures none.

@@ -95,6 +95,8 @@ class StepGraph:
         recurrent: Shapes of the recurrent modules by path.
         libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
+        evaluation: Its forward pass alone, without gradients, as an evaluation makes it; None: not known.
+        evaluation_batch: Samples that its evaluation takes at a time; None: as many as a step.
     """
 
     batch_size: float
@@ -115,6 +117,8 @@ class StepGraph:
     recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    evaluation: StepGraph | None = None
+    evaluation_batch: int | None = None
 
     @property
     def count(self) -> int:
@@ -235,6 +239,7 @@ class StepFamily:
 
         return replace(
             small,
+            evaluation=None,
             batch_size=batch_size,
             flops=between(small.flops, large.flops),
             read_bytes=between(small.read_bytes, large.read_bytes),
@@ -247,6 +252,22 @@ class StepFamily:
                 for number, one in small.convolutions.items()
             },
         )
+
+    def evaluation_at(self, batch_size: float) -> StepGraph | None:
+        """The forward pass of an evaluation at a batch size; None where it is not known.
+
+        Args:
+            batch_size: As of `at`.
+
+        Raises:
+            InvalidValueError: As of `at`.
+        """
+        if self.capture is not None:
+            return self.capture(int(batch_size)).evaluation
+        small, large = self.small.evaluation, self.large.evaluation
+        if small is None or large is None or not alike(small, large):
+            return None
+        return StepFamily(small=small, large=large).at(batch_size)
 
 
 def alike(one: StepGraph, other: StepGraph) -> bool:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from traceback import extract_tb
@@ -51,6 +52,7 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch.supervised import evaluating
 
 Tensors = Callable[[], list[torch.Tensor]]
 
@@ -282,25 +284,36 @@ def capture_at(
 
 
 def _captured_as_it_can(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    evaluated: bool = False,
 ) -> tuple[StepGraph, str]:
     """A step, and what it took: shapes alone, values of its batch, or to be run."""
+    taken = partial(_captured, workload, preparation, precision, there, evaluated=evaluated)
     try:
-        return _captured(workload, preparation, precision, there, fake=True), SHAPES
+        return taken(fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
     try:
-        graph = _captured(workload, preparation, precision, there, fake=True, valued=True)
+        graph = taken(fake=True, valued=True)
         return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
     except NEEDS_VALUES:  # of more than its batch
         pass
     gc.collect()
-    graph = _captured(workload, preparation, precision, there, fake=False)
+    graph = taken(fake=False)
     return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
-def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
+def capture(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    evaluated: bool = False,
+) -> StepFamily:
     """The training step of a workload, at any batch size.
 
     A third capture, at a large batch, shows whether operations stay the same and sizes grow in
@@ -311,18 +324,21 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
+        evaluated: Whether `StepFamily.evaluation_at` is to know the forward pass of an evaluation.
 
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     with finding_tensors() as there:
-        return _family(workload, preparation, precision, there)
+        return _family(workload, preparation, precision, there, evaluated)
 
 
-def _family(workload: Any, preparation: Preparation, precision: str, there: Tensors) -> StepFamily:
+def _family(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors, evaluated: bool
+) -> StepFamily:
     def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
-        return _captured_as_it_can(workload, prepared, precision, there)
+        return _captured_as_it_can(workload, prepared, precision, there, evaluated)
 
     (small, took), (large, other) = map(capture_with, FAKE)
     if WHOLE in (took, other):  # it really runs: at a small batch
@@ -351,7 +367,10 @@ def _family(workload: Any, preparation: Preparation, precision: str, there: Tens
     def at(size: int, there: Tensors = tensors_there) -> StepGraph:
         if size not in captured:  # never really run: that would take the memory of such a batch
             prepared = replace(preparation, batch_size=size)
-            graph = _captured(workload, prepared, precision, there, fake=True, valued=valued)
+            graph = _captured(
+                workload, prepared, precision, there,
+                fake=True, valued=valued, evaluated=evaluated,
+            )  # fmt: skip
             captured[size] = replace(graph, notes=small.notes or large.notes)
         return captured[size]
 
@@ -388,6 +407,7 @@ def _captured(
     *,
     fake: bool,
     valued: bool = False,
+    evaluated: bool = False,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -418,11 +438,40 @@ def _captured(
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(
-            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
-        )
-        del trainer, taking, losses
+            graph = taking.graph(
+                preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+            )
+            del taking, losses
+            if evaluated:
+                graph = replace(
+                    graph,
+                    evaluation=_evaluation(trainer, preparation, before, valued),
+                    evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
+                )
+            del trainer
     return graph
+
+
+def _evaluation(
+    trainer: TorchTrainer, preparation: Preparation, before: int, valued: bool
+) -> StepGraph | None:
+    """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
+
+    Of several updates none is it: a game is played, or two networks take turns.
+    """
+    if len(trainer.updates) > 1:
+        return None
+    [update] = trainer.updates
+    taking = StepCapture(trainer.model, [update.optimizer], before=before, valued=valued)
+    try:
+        with evaluating(trainer.model), taking:
+            batch = update.next_batch(taking.phase)
+            taking.phase("forward")
+            loss = update.loss(batch)
+    except Exception:  # of a network that does something else then, which nobody can foretell
+        return None
+    del batch, loss
+    return taking.graph(preparation.batch_size, trainer.model)
 
 
 class _Marks:

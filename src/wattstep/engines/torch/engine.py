@@ -173,7 +173,12 @@ class TorchEngine(Engine):
         return times
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """As `Engine.capture`."""
         if not isinstance(workload, ModuleSource):
@@ -187,11 +192,15 @@ class TorchEngine(Engine):
                     require("wattstep.workloads.torch").TorchWorkload(workload),
                     preparation,
                     precision=precision,
+                    evaluated=evaluated,
                 ),
+                evaluated=evaluated,
             )
         made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
         capture = require("wattstep.engines.torch.capture").capture
-        family: StepFamily = _of_user(workload, capture)(made, preparation, precision=precision)
+        family: StepFamily = _of_user(workload, capture)(
+            made, preparation, precision=precision, evaluated=evaluated
+        )
         if family.capture is None:
             return family
         return replace(family, capture=_of_user(workload, family.capture))

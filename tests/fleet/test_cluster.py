@@ -21,6 +21,7 @@ from tests.fleet.made import plan
 from tests.fleet.test_fleet import Watched
 from tests.refusals import refused
 from tests.waiting import until
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.schema.outcome import Configuration, Outcome
@@ -171,7 +172,7 @@ def test_labels_are_asked_for_where_they_are_not_clear_and_refused_where_nobody_
     until(lambda: "pi, tx2" in run(command, tmp_path), LIMIT_S)
     assert "give --device: pi, tx2" in run(command, tmp_path)
     said = run([*command, "--device", "nano"], tmp_path)
-    assert "no worker carries this label (there are: pi, tx2)" in said
+    assert_says(said, "no worker", "pi, tx2")
     two = worker(tmp_path, "wide", "device_tx2", amount=2)
     try:
         until(
@@ -197,7 +198,7 @@ def test_what_is_lost_again_and_again_was_killed() -> None:
     one = Configuration(workload="lenet", batch_size=1, device="tx2")
     outcome = outcome_of_failure(one, lost, attempts=4)
     assert (outcome.status, outcome.attempts) == ("killed", 4)
-    assert outcome.reason == "its workers were lost, again and again"
+    assert_says(outcome.reason, "workers were lost")
     assert outcome_of_failure(one, KeyError("x"), 1).status == "crashed"
     assert outcome_of_failure(one, InvalidValueError("no"), 1).status == "refused"
     for no_disk in (RecordingError("no"), OSError(errno.ENOSPC, "full")):
@@ -209,11 +210,11 @@ def test_two_boards_that_differ_are_not_measured_under_one_label() -> None:
     first: dict[str | None, Mapping[str, Any]] = {"tx2": tx2}
     check_alike(first, "tx2", "tcp://b:1", {**tx2, "memory": 7_950_000_000})  # another kernel
     check_alike(first, "nano", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
-    with refused("another-machine", "Jetson TX2, A57, 6 cores, now Jetson Nano, A57, 6 cores"):
+    with refused("another-machine", "Jetson TX2, A57,", "now Jetson Nano"):
         check_alike(first, "tx2", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
     with refused("another-machine", "8 GiB", "4 GiB"):
         check_alike(first, "tx2", "tcp://c:1", {**tx2, "memory": 4_000_000_000})
-    with refused("another-machine", "Jetson Nano, A57, 6 cores, now Jetson TX2"):
+    with refused("another-machine", "Jetson Nano, A57,", "now Jetson TX2"):
         check_alike(first, "nano", "tcp://b:1", tx2)
 
 

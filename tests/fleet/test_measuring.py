@@ -14,7 +14,9 @@ import psutil
 import pytest
 import torch
 from tests.fleet.made import Watched, opened, plan
+from tests.wording import assert_says
 
+from wattstep.cli import KEPT
 from wattstep.errors import WattstepError
 from wattstep.schema.journal import JOURNAL, OPERATIONS
 from wattstep.schema.outcome import Configuration
@@ -157,7 +159,7 @@ def test_ctrl_c_stops_the_sweep_keeps_what_there_is_and_leaves_the_rest_for_late
     os.killpg(swept.pid, signal.SIGINT)  # as a terminal does
     printed, said = swept.communicate(timeout=60)
     assert swept.returncode == 130
-    assert said.splitlines()[-1] == "wattstep: stopped; what was recorded is kept"
+    assert said.splitlines()[-1] == f"wattstep: stopped{KEPT}"
     assert [one["status"] for one in json.loads(printed)["outcomes"]] == ["interrupted"]
     assert (run / "run.json").exists()
 
@@ -169,4 +171,4 @@ def test_a_training_that_says_nothing_for_too_long_is_ended(
     one = Configuration(workload="lenet", batch_size=1, threads=1)
     outcome = measure(one, settings(tmp_path / one.name), None, QUIET)
     assert outcome.status == "killed"
-    assert outcome.reason == "it hung and was ended before the first step was done"
+    assert_says(outcome.reason, "it hung", "the first step")

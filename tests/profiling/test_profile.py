@@ -18,6 +18,7 @@ from tests.profiling.scripts import (
     document,
     wattstep,
 )
+from tests.wording import assert_says
 
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure
@@ -83,8 +84,8 @@ def test_a_script_that_raises_ends_with_1_and_its_own_traceback(profiled: AllPro
     done = profiled("raises")
     assert done.code == 1
     lines = done.stderr.strip().splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "ZeroDivisionError: the script's own mistake"
+    assert lines[0].startswith("Traceback ")
+    assert lines[-1].startswith("ZeroDivisionError: ")
     assert f'File "{done.script}"' in lines[1]
     assert "wattstep" not in done.stderr
     assert "runpy" not in done.stderr
@@ -108,9 +109,7 @@ def test_an_option_of_ours_after_a_script_that_fails_is_told_to_go_before_it(
     assert done.returncode == 3
     assert done.stdout == ""  # no screen about a run without a step
     ended, hint = done.stderr.splitlines()[-2:]
-    assert ended.startswith(
-        "wattstep: picky.py ended with exit code 3 before its first step: runs/"
-    )
+    assert_says(ended, "wattstep: picky.py", "exit code 3", "first step", "runs/")
     assert hint.endswith("wattstep profile --power-model ... picky.py")
 
 
@@ -288,7 +287,7 @@ def test_a_script_in_which_no_optimizer_steps_says_so(profiled: AllProfiled) -> 
     assert done.code == 0
     assert done.stdout == "no torch.optim here\n"
     assert not len(done.run.series.steps.index)
-    assert "no training step was seen" in notes(done.run)
+    assert "no training step" in notes(done.run)
     assert done.run.metrics()["step_time"].missing
 
 

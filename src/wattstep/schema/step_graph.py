@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -125,6 +125,40 @@ class StepGraph:
         """Number of operations."""
         return len(self.names)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            **{name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()},
+            "convolutions": [[place, *vars(one).values()] for place, one in self.convolutions.items()],
+            "recurrent": {path: vars(one) for path, one in self.recurrent.items()},
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> StepGraph:
+        """The inverse of `to_dict`, also of what became of it in JSON."""
+        names = [each.name for each in fields(Convolution)]
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, (list, tuple)) else value
+            for name, value in document.items()
+        }
+        for name in ("flops", "read_bytes", "written_bytes", "sizes"):
+            values[name] = np.array(document[name], np.float64)
+        for name in ("made", "freed"):
+            values[name] = np.array(document[name], np.int64)
+        values["convolutions"] = {
+            place: Convolution(
+                **{
+                    name: tuple(value) if isinstance(value, list) else value
+                    for name, value in zip(names, shapes, strict=True)
+                }
+            )
+            for place, *shapes in document["convolutions"]
+        }
+        values["recurrent"] = {
+            path: Recurrent(**one) for path, one in document["recurrent"].items()
+        }
+        return cls(**values)
+
     def levels(self, chosen: BoolArray | None = None) -> FloatArray:
         """Bytes of tensors during each operation, from 0 on, shape (n + 1,).
 
@@ -166,6 +200,24 @@ class StepFamily:
             raise InvalidValueError(
                 f"its operations at batch {self.small.batch_size:g} and {self.large.batch_size:g} differ"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: of the larger capture what the smaller one has not; of one that captures each size not all."""
+        small, large = self.small.to_dict(), self.large.to_dict()
+        return {
+            "small": small,
+            "large": {name: value for name, value in large.items() if value != small[name]},
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> StepFamily:
+        """The inverse of `to_dict`, also of what became of it in JSON.
+
+        Raises:
+            InvalidValueError: The operations of the two captures differ.
+        """
+        small, large = document["small"], document["large"]
+        return cls(small=StepGraph.from_dict(small), large=StepGraph.from_dict({**small, **large}))
 
     def at(self, batch_size: float) -> StepGraph:
         """The step at a batch size.

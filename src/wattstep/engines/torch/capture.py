@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import partial
 from math import prod
 from pathlib import Path
 from traceback import extract_tb
@@ -24,16 +24,22 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
-from torch.utils import _pytree as pytree
 
 from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
+from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
-from wattstep.engines.torch.memory import MemoryTracker, bytes_of_tensors
+from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
+from wattstep.engines.torch.memory import (
+    MemoryTracker,
+    bytes_of_tensors,
+    finding_tensors,
+    tensors_in,
+    tensors_there,
+)
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
 from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
@@ -48,11 +54,9 @@ from wattstep.schema.step_graph import (
 from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch.supervised import evaluating
 
+Tensors = Callable[[], list[torch.Tensor]]
+
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
-# Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
-# real one, which takes real memory.
-LEAST_THIRD: Final = 64
-MOST_THIRD: Final = 1024
 RUN_THIRD: Final = 8  # where it is really run
 VALUES_DIFFER: Final = 0.1  # part of a size that values may change
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
@@ -64,8 +68,7 @@ NEEDS_VALUES: Final = (
     NotImplementedError,
     RuntimeError,
 )
-# Beside torch's own, what workloads load and what shows in the memory of their process.
-LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
+DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
@@ -83,6 +86,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         model: Whose parameters and buffers are named.
         optimizers: Whose state is named.
         before: Bytes of tensors in this process that are none of the training's.
+        there: Gives all tensors of this process.
         valued: Whether batches have values, as of `batch_values`.
     """
 
@@ -92,9 +96,10 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         optimizers: list[Any],
         *,
         before: int,
+        there: Tensors,
         valued: bool = False,
     ) -> None:
-        super().__init__(model, optimizers)
+        super().__init__(model, optimizers, there=there)
         self._before, self._valued = before, valued
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
         self.convolutions: dict[int, Convolution] = {}
@@ -110,6 +115,8 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE and isinstance(args[0], FakeTensor):  # asked for at every turn
+            return args[0].device
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
@@ -255,42 +262,48 @@ def _lstm_workspace(func: Any, args: Any) -> int:
 
 def _bytes(tree: Any) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
-    return {
-        id(leaf): prod(leaf.shape) * leaf.element_size()
-        for leaf in pytree.tree_leaves(tree)
-        if isinstance(leaf, torch.Tensor)
-    }
+    return {id(leaf): prod(leaf.shape) * leaf.element_size() for leaf in tensors_in(tree)}
 
 
-def capture_at(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepGraph:
+def capture_at(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    there: Tensors = tensors_there,
+) -> StepGraph:
     """The training step of a workload at the batch size of its preparation.
 
     Args:
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size, and what it is built with.
         precision: As `TorchTrainer` takes it.
+        there: Gives all tensors of this process.
     """
-    return _captured_as_it_can(workload, preparation, precision)[0]
+    return _captured_as_it_can(workload, preparation, precision, there)[0]
 
 
 def _captured_as_it_can(
-    workload: Any, preparation: Preparation, precision: str, evaluated: bool = False
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    evaluated: bool = False,
 ) -> tuple[StepGraph, str]:
     """A step, and what it took: shapes alone, values of its batch, or to be run."""
+    taken = partial(_captured, workload, preparation, precision, there, evaluated=evaluated)
     try:
-        return _captured(workload, preparation, precision, fake=True, evaluated=evaluated), SHAPES
+        return taken(fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
     try:
-        graph = _captured(
-            workload, preparation, precision, fake=True, valued=True, evaluated=evaluated
-        )
+        graph = taken(fake=True, valued=True)
         return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
     except NEEDS_VALUES:  # of more than its batch
         pass
     gc.collect()
-    graph = _captured(workload, preparation, precision, fake=False, evaluated=evaluated)
+    graph = taken(fake=False)
     return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
@@ -316,10 +329,18 @@ def capture(
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
-    (small, took), (large, other) = (
-        _captured_as_it_can(workload, replace(preparation, batch_size=size), precision, evaluated)
-        for size in FAKE
-    )
+    with finding_tensors() as there:
+        return _family(workload, preparation, precision, there, evaluated)
+
+
+def _family(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors, evaluated: bool
+) -> StepFamily:
+    def capture_with(size: int) -> tuple[StepGraph, str]:
+        prepared = replace(preparation, batch_size=size)
+        return _captured_as_it_can(workload, prepared, precision, there, evaluated)
+
+    (small, took), (large, other) = map(capture_with, FAKE)
     if WHOLE in (took, other):  # it really runs: at a small batch
         named = next(each.notes[0] for each in (small, large) if each.notes)
         if not alike(small, large):
@@ -332,10 +353,7 @@ def capture(
             f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
         )
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
-        third = capture_at(
-            workload, replace(preparation, batch_size=RUN_THIRD), precision=precision
-        )
-        if not lies_on_line(family, third, tolerance=VALUES_DIFFER):
+        if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
                 f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
                 "whose samples are of one size can",
@@ -343,20 +361,22 @@ def capture(
             )
         return family
 
+    captured: dict[int, StepGraph] = {}
     valued = BATCH in (took, other)
 
-    @cache
-    def at(size: int) -> StepGraph:  # never really run: that would take the memory of such a batch
-        there = replace(preparation, batch_size=size)
-        graph = _captured(workload, there, precision, fake=True, valued=valued, evaluated=evaluated)
-        return replace(graph, notes=small.notes or large.notes)
+    def at(size: int, there: Tensors = tensors_there) -> StepGraph:
+        if size not in captured:  # never really run: that would take the memory of such a batch
+            prepared = replace(preparation, batch_size=size)
+            graph = _captured(
+                workload, prepared, precision, there,
+                fake=True, valued=valued, evaluated=evaluated,
+            )  # fmt: skip
+            captured[size] = replace(graph, notes=small.notes or large.notes)
+        return captured[size]
 
     each = StepFamily(small=small, large=large, capture=at)
-    far = min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD)
     try:
-        third = _captured(
-            workload, replace(preparation, batch_size=far), precision, fake=True, valued=valued
-        )
+        third = at(third_batch(preparation), there)
     except (
         Exception
     ):  # of the user's own code: of a batch that somebody asks for it is raised again
@@ -383,6 +403,7 @@ def _captured(
     workload: Any,
     preparation: Preparation,
     precision: str,
+    there: Tensors,
     *,
     fake: bool,
     valued: bool = False,
@@ -396,11 +417,9 @@ def _captured(
     ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
-        mode: AbstractContextManager[Any] = (
-            FakeTensorMode(allow_non_fake_inputs=True) if fake else nullcontext()
-        )
+        mode: AbstractContextManager[Any] = ShapeMode() if fake else nullcontext()
         with mode:
-            before = bytes_of_tensors()
+            before = bytes_of_tensors(tensors=there())
             with batch_values.real_data() if valued else nullcontext(None) as begin:
                 if begin is not None:
                     preparation = replace(preparation, on_part=begin)
@@ -411,6 +430,7 @@ def _captured(
                 trainer.model,
                 [each.optimizer for each in trainer.updates],
                 before=before,
+                there=there,
                 valued=valued,
             )
             with taking:

@@ -131,6 +131,7 @@ class StepGraph:
             **{name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()},
             "convolutions": [[place, *vars(one).values()] for place, one in self.convolutions.items()],
             "recurrent": {path: vars(one) for path, one in self.recurrent.items()},
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
         }  # fmt: skip
 
     @classmethod
@@ -146,17 +147,14 @@ class StepGraph:
         for name in ("made", "freed"):
             values[name] = np.array(document[name], np.int64)
         values["convolutions"] = {
-            place: Convolution(
-                **{
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in zip(names, shapes, strict=True)
-                }
-            )
+            place: _convolution(dict(zip(names, shapes, strict=True)))
             for place, *shapes in document["convolutions"]
         }
         values["recurrent"] = {
             path: Recurrent(**one) for path, one in document["recurrent"].items()
         }
+        if values.get("evaluation") is not None:
+            values["evaluation"] = cls.from_dict(values["evaluation"])
         return cls(**values)
 
     def levels(self, chosen: BoolArray | None = None) -> FloatArray:
@@ -179,6 +177,14 @@ class StepGraph:
         for category, size in zip(np.array(self.categories)[there], self.sizes[there], strict=True):
             sizes[str(category)] = sizes.get(str(category), 0.0) + float(size)
         return sizes
+
+
+def _convolution(values: Mapping[str, Any]) -> Convolution:
+    """Of what JSON made of one."""
+    tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return Convolution(**tuples)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -445,7 +445,7 @@ def _captured(
             if evaluated:
                 graph = replace(
                     graph,
-                    evaluation=_evaluation(trainer, preparation, before, valued),
+                    evaluation=_evaluation(trainer, preparation, before, there, valued),
                     evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
                 )
             del trainer
@@ -453,7 +453,7 @@ def _captured(
 
 
 def _evaluation(
-    trainer: TorchTrainer, preparation: Preparation, before: int, valued: bool
+    trainer: TorchTrainer, preparation: Preparation, before: int, there: Tensors, valued: bool
 ) -> StepGraph | None:
     """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
 
@@ -462,10 +462,12 @@ def _evaluation(
     if len(trainer.updates) > 1:
         return None
     [update] = trainer.updates
-    taking = StepCapture(trainer.model, [update.optimizer], before=before, valued=valued)
+    taking = StepCapture(
+        trainer.model, [update.optimizer], before=before, there=there, valued=valued
+    )
     try:
         with evaluating(trainer.model), taking:
-            batch = update.next_batch(taking.phase)
+            batch = update.next_batch(lambda name: nullcontext())
             taking.phase("forward")
             loss = update.loss(batch)
     except Exception:  # of a network that does something else then, which nobody can foretell

@@ -86,7 +86,7 @@ def kept_family(
 
 def _is_own(workload: Specification) -> bool:
     """True if all code of a workload is wattstep's own."""
-    places = [workload.samples and workload.samples.reader]
+    places = [None if workload.samples is None else workload.samples.reader]
     for made in workload.engines.values():
         places += [made.model, made.training]
     return all(place.startswith("wattstep.") for place in places if place is not None)

@@ -188,7 +188,7 @@ DIMENSIONS: Final = (
 )
 UNTIMED: Final = "offload"
 # What changes the mathematics of a training, by the name under which a user allows it; and what
-# trains the same, of which no device's file has the rate.
+# trains the same, at a rate that is assumed.
 ALLOWED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "batch": "another number of samples an update",
@@ -196,7 +196,7 @@ ALLOWED: Final[Mapping[str, str]] = MappingProxyType(
         "optimizer": "another optimizer",
         "freeze": "the last layers alone",
         "lora": "low-rank updates of linear layers alone",
-        UNTIMED: "activations in files or the host's memory, whose rate no device's file has",
+        UNTIMED: "activations in files or the host's memory, at a rate that is assumed",
     }
 )
 

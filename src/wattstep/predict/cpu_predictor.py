@@ -93,7 +93,12 @@ class CpuPredictor(BatchSearch):
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
         life = self.life(batch_size)
-        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *self._unknown(graph)]
+        notes = [
+            *fitted.notes,
+            *graph.notes,
+            *offload_notes(graph, fitted.device),
+            *self._unknown(graph),
+        ]
         notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)

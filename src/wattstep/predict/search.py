@@ -45,6 +45,9 @@ class BatchSearch(ABC):
         captured: Its step at any batch size.
         device: Where it would train, in its power mode.
         precision: Of the training.
+
+    Attributes:
+        sample_s: Time in s in which one sample is read and prepared beside what its operations take; 0: not known.
     """
 
     processor: ClassVar[str]
@@ -55,6 +58,7 @@ class BatchSearch(ABC):
         self.device = device
         self.precision = precision
         self.evidence = Evidence()
+        self.sample_s = 0.0
 
     @cached_property
     def network(self) -> Network:
@@ -121,7 +125,8 @@ class BatchSearch(ABC):
         return correction(error, self.evidence.misses.get(quantity, ()), self.sharing[quantity])
 
     def _corrected(self, prediction: Prediction) -> Prediction:
-        """The prediction with what was learned; whether it fits stays as it is."""
+        """The prediction with its data and what was learned; whether it fits stays as it is."""
+        prediction = prediction.with_data(self.sample_s * prediction.samples)
         if not self.evidence.trainings:
             return prediction
         corrections = {

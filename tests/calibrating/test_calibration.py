@@ -15,7 +15,7 @@ from tests.refusals import refused
 from wattstep import devices
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Prediction, predictor_for
-from wattstep.predict.cpu.time import CODES, STARTING
+from wattstep.predict.cpu.time import CODES, KINDS, STARTING
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.like import Error, Evidence, Miss, Recorded
 from wattstep.predict.power import power_of
@@ -208,6 +208,23 @@ def test_what_is_no_step_takes_the_time_that_disk_and_start_were_measured_to_tak
     assert float(times["reloading"]) == pytest.approx(2 * WEIGHTS / 450e6)
     assert times["saving"].low == pytest.approx(2 * WEIGHTS / 110e6)
     assert set(predicted.report(workload="").metrics["time_by_stage"]) == set(times)
+
+
+def test_threads_shorten_what_operations_compute_and_not_their_start(tmp_path: Path) -> None:
+    calibrate(tmp_path / "mine.toml", [])
+    device = devices.find(str(tmp_path / "mine.toml"))
+    two = replace(device, processors={"cpu": replace(device.processors["cpu"], cores=2)})
+    one, both = predictor_for(family(), two), predictor_for(family(), two).with_threads(2)
+    graph = one.captured.at(4)
+    work, alone = one.timed(graph, 0.0)
+    _, shared = both.timed(graph, 0.0)
+    values = one.fitted.values
+    starts = np.array([values[KINDS[code]]["launch_s"] for code in work.kinds])
+    expected = starts + (0.15 + 0.85 / 2) * (alone.operations - starts)
+    assert shared.operations == pytest.approx(np.where(alone.operations == 0, 0, expected))
+    assert shared.between == alone.between
+    assert both.at(4).reach["step_time"] > one.at(4).reach["step_time"]
+    assert both.at(4).load["cpu"] == 1.0
 
 
 def test_a_file_is_written_and_read_and_gone(tmp_path: Path) -> None:

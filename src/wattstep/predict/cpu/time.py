@@ -169,7 +169,12 @@ def flops_of_pass(one: Convolution) -> float:
 
 
 def step_time(
-    work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]], *, fresh: float
+    work: CpuWork,
+    graph: StepGraph,
+    values: Mapping[str, Mapping[str, float]],
+    *,
+    fresh: float,
+    left: float = 1.0,
 ) -> CpuTime:
     """Time of a step.
 
@@ -178,8 +183,11 @@ def step_time(
         graph: Of the step.
         values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, `FRESH`, "step_s".
         fresh: Bytes of pages that the system gives within it.
+        left: Part of each operation's time beside its start that is left of one thread's.
     """
+    starts = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
     operations = operation_seconds(work, values) + computed_seconds(graph)
+    operations = starts + left * (operations - starts)
     data = np.array([phase == "data" for phase in graph.phases])
     if not graph.data_known:  # what random inputs take to be made is not the training's
         operations = np.where(data, 0.0, operations)

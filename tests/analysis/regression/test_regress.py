@@ -362,7 +362,6 @@ def test_input_is_not_changed() -> None:
     assert (made.processes[0].t_ns == before[1]).all()
 
 
-@pytest.mark.slow
 def test_intervals_hold_over_many_trials() -> None:
     """95 % of kinds, less what chance allows for a dozen trials whose kinds err together."""
     shares = []

@@ -27,3 +27,11 @@ def test_the_best_guess_is_nearer_than_an_operation_lasts(seed: int, scenario: S
     near = lasting(observed)
     assert best.delay == pytest.approx(scenario.delay_s, abs=near)
     assert best.window == pytest.approx(scenario.average_s, abs=near)
+
+
+def test_nothing_is_guessed_to_be_shown_before_it_was() -> None:
+    """Of a counter that is read every 100 ms, no read is more than 1 ms early."""
+    made = make(Scenario(period_s=0.100, counter=True, steps=600), 505)
+    observed = observe(made.processes, axis_of(made.processes, 50))
+    guesses = look(observed, made.kinds, None, None)
+    assert min(guess.delay for guess in guesses) >= -0.001001

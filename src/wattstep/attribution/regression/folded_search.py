@@ -70,6 +70,8 @@ def look(
     def guess(middle: float, width: float, apart: float) -> Guess:
         if width not in templates:
             templates[width] = _template(observed, reached, width, cells)
+        if delay is None:
+            middle = max(middle, observed.delays(width)[0] + width / 2)
         score = _score(templates[width], _folded(observed, middle, width, cells))
         known = 0.0 if observed.counter else width
         return Guess(delay=middle - width / 2, window=known, score=score, apart=apart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -354,6 +355,7 @@ class Nothing:
 
 
 def test_tensors_without_values_are_none_of_a_real_step_s_memory() -> None:
+    gc.collect()  # trainings of other tests
     with FakeTensorMode():
         left = torch.empty(10**6)
     trainer = TorchTrainer(TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2))

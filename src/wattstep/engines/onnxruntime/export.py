@@ -47,7 +47,10 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         held = source.initial()
         whole = graphs.build_gradients(network, held, trainable)
         batch = {name: array[0] for name, array in source.batches.items()}
-        models = (*graphs.split(whole, held | batch), graphs.build_update(source.optimizer, lay_out(source.parameters)))
+        models = (
+            *graphs.split(whole, held | batch),
+            graphs.build_update(source.optimizer, lay_out(source.parameters)),
+        )
     except RuntimeError as error:
         line = " ".join(str(error).split())[-300:]
         raise InvalidValueError(

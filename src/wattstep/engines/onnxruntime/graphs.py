@@ -149,9 +149,7 @@ def split(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, Mod
     }
     wanted = [*outputs, *(name for name in normalized.values() if name in of_forward)]
     known = _try(_graph(model, forward, list(graph.input), _of_any_kind(wanted), "trial"), values)
-    first = _graph(
-        model, forward, list(graph.input), [known[name] for name in outputs], "forward"
-    )
+    first = _graph(model, forward, list(graph.input), [known[name] for name in outputs], "forward")
     shapes = {each.name: _shape(each) for each in (*graph.input, *known.values())}
     shares = {name: _share(shapes[values]) for name, values in normalized.items()}
     helper.set_model_props(first, {VARIANCES: json.dumps(shares)})

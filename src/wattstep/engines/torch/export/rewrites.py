@@ -193,6 +193,19 @@ def fixed_batch_norm(
     return values * scale.reshape(shape) + shift.reshape(shape)
 
 
+def layer_norm(
+    values: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
+    eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Normalisation of each sample by its mean and variance."""
+    dims = list(range(-len(normalized_shape), 0))
+    centred = values - values.mean(dim=dims, keepdim=True)
+    normal = centred * ((centred * centred).mean(dim=dims, keepdim=True) + eps).rsqrt()
+    if weight is not None:
+        normal = normal * weight
+    return normal if bias is None else normal + bias
+
+
 class Rewriting(TorchFunctionMode):
     """Puts rewrites in the place of functions while a network runs.
 
@@ -260,5 +273,8 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "batch norm": (
         (functional.batch_norm,), batch_norm,
         "batch normalisation by mean and variance; running statistics are not kept",
+    ),
+    "layer norm": (
+        (functional.layer_norm,), layer_norm, "layer normalisation by mean and variance",
     ),
 }  # fmt: skip

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
+from wattstep.engines.torch.compiling import Compiling
 from wattstep.engines.torch.export.rewrites import attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
@@ -198,15 +199,24 @@ class Source:
             name: value.detach().double().numpy().copy()
             for name, value in self.network.model.named_parameters()
         }
-        rounded = [self._course(torch.float32, number) for number in range(ROUNDED)]
+        rounded = [self.course(torch.float32, moved=number) for number in range(ROUNDED)]
         return Reference(
             begin=begin,
             trainable=[each.name for each in self.parameters if each.trainable],
-            exact=self._course(torch.float64),
+            exact=self.course(torch.float64),
             rounded=rounded,
         )
 
-    def _course(self, kind: torch.dtype, moved: int | None = None) -> Course:
+    def course(
+        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False
+    ) -> Course:
+        """The first steps of torch.
+
+        Args:
+            kind: Of weights and inputs.
+            moved: Seed of a rounding error by which the weights are moved; None: they are not.
+            compiled: Whether torch.compile makes the model.
+        """
         network = copy.deepcopy(self.network).to(kind)
         if moved is not None:
             draw = torch.Generator().manual_seed(moved)
@@ -215,6 +225,8 @@ class Source:
                     noise = 2 * torch.rand(weight.shape, generator=draw) - 1
                     weight.mul_(1 + noise * torch.finfo(torch.float32).eps / 2)
         optimizer = make_optimizer(self.specification.optimizer, network.model, self.preparation)
+        if compiled:
+            Compiling(network.model)
         losses: list[float] = []
         first: Mapping[str, Array] = {}
         gradients: Mapping[str, Array] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.predicting.steps import WEIGHTS, family
+from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
@@ -172,13 +172,19 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
 
 def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:
     calibrate(tmp_path / "mine.toml", [])
-    predicted = predictor_for(family(), devices.find(str(tmp_path / "mine.toml"))).at(4)
+    predictor = predictor_for(evaluated_family(), devices.find(str(tmp_path / "mine.toml")))
+    predicted = predictor.at(4)
     stages = {stage: float(figure) for stage, figure in predicted.memory_by_stage.items()}
     assert stages["framework"] == 200 * MB
     # What preparing adds, and weights; the first step makes the momentum.
     assert stages["preparation"] == pytest.approx(270 * MB + WEIGHTS)
     assert stages["first step"] > stages["preparation"]
     assert stages["steady step"] == predicted.memory.used
+    # It is written from where it is, and read beside a model that is there.
+    assert stages["preparation"] < stages["saving"] <= stages["steady step"]
+    kernels = predictor.fitted.values["memory"]["steps"]
+    assert stages["reloading"] == pytest.approx(stages["preparation"] + kernels + 2 * WEIGHTS)
+    assert stages["preparation"] < stages["evaluation"]
     assert set(predicted.report(workload="").metrics["memory_by_stage"]) == set(stages)
 
 

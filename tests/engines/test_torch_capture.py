@@ -263,6 +263,22 @@ def test_sequences_of_a_batch_are_packed_as_long_as_they_are() -> None:
     assert "in line " in graph.notes[0]
 
 
+def test_an_evaluation_is_its_forward_pass_without_gradients() -> None:
+    preparation = Preparation(batch_size=4)
+    family = capture(TorchWorkload(workloads.find("lenet")), preparation, evaluated=True)
+    graph = family.evaluation_at(32)
+    assert graph is not None
+    assert set(graph.phases) == {"data", "forward"}
+    whole = family.at(32)
+    forward = whole.flops[[phase == "forward" for phase in whole.phases]].sum()
+    assert graph.flops.sum() == pytest.approx(forward)
+    assert family.small.evaluation_batch == 32
+    # No feature map is kept: what is there at a time is less than half of what a step keeps.
+    kept, passing = peaks(whole)["feature_maps"], peaks(graph).get("workspace", 0)
+    assert 0 < passing < kept / 2
+    assert "feature_maps" not in peaks(graph)
+
+
 class Gated(torch.nn.Module):
     """A GRU in two directions over ten time steps of six values, and scores of its last."""
 

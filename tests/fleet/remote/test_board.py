@@ -22,13 +22,15 @@ from tests.refusals import refused
 from tests.waiting import until
 from tests.wording import saying
 
-from wattstep import load
+from wattstep import load, workloads
+from wattstep.engines import find
 from wattstep.errors import InvalidValueError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
 from wattstep.remote.ssh.leftovers import Leftovers
 from wattstep.schema.outcome import Configuration
+from wattstep.schema.workload import Preparation
 from wattstep.train.child.measuring import Listener
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings
@@ -139,6 +141,22 @@ def assert_canaries_around(out: Path) -> None:
     steps = pq.read_table(out / "steps.parquet").to_pydict()
     assert found["before"]["at_ns"] < steps["start_ns"][0]
     assert found["after"]["at_ns"] > steps["end_ns"][-1]
+
+
+def test_an_exported_training_goes_to_the_board_and_trains_there(
+    server: Server, tmp_path: Path
+) -> None:
+    pytest.importorskip("MNN", reason="MNN is not installed")
+    exported = tmp_path / "lenet-mnn"
+    find("mnn").export(workloads.find("lenet"), Preparation(batch_size=4), exported)
+    said: list[str] = []
+    with board(server, said) as remote:
+        settings = tiny(tmp_path / "run", engine="mnn", exported=str(exported))
+        path = remote.train(settings, lambda progress: None, said.append, None)
+    run = load(path)
+    assert run.info.workload == "lenet"
+    assert run.info.engine.casefold().startswith("mnn ")
+    assert any("export.json" in line for line in said)  # what travelled is told
 
 
 def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class OnnxRuntimeEngine(ExportedEngine):
     name = "onnxruntime"
     module = "onnxruntime"
     extra = "onnxruntime"
+    requires = ("onnxruntime-training-cpu==1.19.2",)
     writes = "wattstep.engines.onnxruntime.export:write"
 
     def missing(self) -> str | None:

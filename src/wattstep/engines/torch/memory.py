@@ -350,6 +350,7 @@ def finding_tensors() -> Iterator[Callable[[], list[torch.Tensor]]]:
     if gc.get_freeze_count():  # what is set aside comes back all at once
         yield tensors_there
         return
+    gc.collect(1)  # what is young and garbage: all that is set aside comes back as old
     old = [weakref.ref(each) for each in tensors_there()]
     gc.freeze()
     try:

@@ -99,6 +99,35 @@ def max_pool(
     return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
 
 
+def max_pool_by_comparisons(
+    values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Max pooling as the larger of each two values in turn, of equal ones the first, as it picks them.
+
+    Any windows, also those that overlap or reach over the edge.
+    """
+    if return_indices or ceil_mode or _pair(dilation) != (1, 1):
+        return _SKIPPED
+    height, width = _pair(kernel_size)
+    down, right = (height, width) if stride in (None, [], ()) else _pair(stride)
+    above, left = _pair(padding)
+    if above or left:
+        values = functional.pad(values, (left, left, above, above), value=float("-inf"))
+    rows = (int(values.shape[-2]) - height) // down + 1
+    columns = (int(values.shape[-1]) - width) // right + 1
+    highest: Tensor | None = None
+    for y in range(height):
+        for x in range(width):
+            one = values[
+                ...,
+                y : y + (rows - 1) * down + 1 : down,
+                x : x + (columns - 1) * right + 1 : right,
+            ]
+            highest = one if highest is None else torch.where(highest >= one, highest, one)
+    return highest
+
+
 def average_pool(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None,
@@ -266,6 +295,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "max pool": (
         (functional.max_pool2d, torch.max_pool2d),
         max_pool, "max pooling as maximum over reshaped windows",
+    ),
+    "max pool by comparisons": (
+        (functional.max_pool2d, torch.max_pool2d),
+        max_pool_by_comparisons, "max pooling by comparing the values of each window in turn",
     ),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",

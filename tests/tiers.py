@@ -59,6 +59,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_doors.py::test_a_training_here_does_not_pass_through_the_room_for_other_devices": (
             "trainings, each in a process of its own"
         ),
+        "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_torch_capture.py": "captures networks",
         "exporting/test_round_trip.py": "computes for long: traces of many runs",
         "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",

@@ -12,7 +12,7 @@ from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import ExportedTrainer
 from wattstep.engines.onnxruntime.updates import options_of
 from wattstep.errors import MissingPartError
-from wattstep.schema.extras import is_installed
+from wattstep.schema.engine import is_installed
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import Preparation, Specification
 

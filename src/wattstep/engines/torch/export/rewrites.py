@@ -205,6 +205,23 @@ def batch_norm(
     return normal if bias is None else normal + bias.reshape(shape)
 
 
+def fixed_batch_norm(
+    values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Normalisation by statistics that stay as they are, as a scale and a shift of each channel."""
+    if training:
+        return _SKIPPED
+    scale = (running_var + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = [1, -1, *[1] * (values.dim() - 2)]
+    return values * scale.reshape(shape) + shift.reshape(shape)
+
+
 def layer_norm(
     values: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
     eps: float = 1e-5,
@@ -264,6 +281,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "attention": (
         (functional.scaled_dot_product_attention,), attention,
         "attention as products with a softmax between them",
+    ),
+    "fixed batch norm": (
+        (functional.batch_norm,), fixed_batch_norm,
+        "batch normalisation by fixed statistics as scale and shift",
     ),
     "hard swish": ((functional.hardswish,), hard_swish, "hard swish as a clipped sum"),
     "hard sigmoid": ((functional.hardsigmoid,), hard_sigmoid, "hard sigmoid as a clipped sum"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from wattstep.insight.compare.by_facet import ByFacet
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
@@ -150,6 +151,36 @@ def compare(
     if len(compared_sides) == 2 and metric is None:
         return compare_two(compared_sides[0], compared_sides[1], meant, on_read=on_read)
     return compare_all(compared_sides, metric, meant, on_read)
+
+
+def compare_by(
+    facet: str,
+    runs: RunPath | RunReport | Sequence[RunPath | RunReport],
+    *,
+    on_read: Callable[[int, int], None] | None = None,
+) -> ByFacet:
+    """Compares runs by one facet, a row for each configuration of all others.
+
+    >>> by_engine = wattstep.compare_by("engine", "runs")            # doctest: +SKIP
+
+    Args:
+        facet: What the columns differ in: "engine", "threads", "batch", "device", ...
+        runs: Runs, or folders of runs.
+        on_read: As of `compare`.
+
+    Raises:
+        InvalidValueError: There is no such facet, or all runs are alike in it.
+        DamagedRunError: A run cannot be read.
+    """
+    from wattstep.insight.compare.by_facet import compare_by as compare_by_facet
+    from wattstep.insight.compare.configuration import check_across
+    from wattstep.insight.compare.sides import runs_in, sides_among
+    from wattstep.schema.run_report import RunReport
+
+    check_across([facet])
+    given = _runs(runs)
+    each = [run for one in given for run in ([one] if isinstance(one, RunReport) else runs_in(one))]
+    return compare_by_facet(facet, sides_among(each, "what is given"), on_read)
 
 
 def explain(

@@ -32,7 +32,7 @@ def test_a_mean_says_what_it_rests_on():
     assert "Student's t over steps" in result.method
     assert_says(result.method, "one step in 3")
     many = figure(mean_figure, np.random.default_rng(0).normal(2, 1, 400))
-    assert "block bootstrap over steps" in many.method
+    assert "bootstrap over steps" in many.method
 
 
 def test_a_ratio_is_sum_by_sum_and_not_the_mean_of_ratios():

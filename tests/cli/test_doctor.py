@@ -49,8 +49,8 @@ def test_doctor_says_whose_sensors_they_are_and_what_makes_the_total(
     doctor(target=f"replay:{log}", full=True)
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
     assert "sensors: recording bench.csv (plain CSV" in shown
-    assert_says(shown, "power does not belong")
-    assert_says(shown, "power in all (replayed)", "column power", "replayed from bench.csv")
+    assert_says(shown, "does not belong")
+    assert_says(shown, "in all (replayed)", "column power", "replayed from bench.csv")
     # In columns, or in a line where these have no room, which goes with the machine's numbers.
     between = r"(?: | \(smallest change )250 mW(?: |, new value every )"
     assert re.search(rf" gpu:? [23](\.\d+)? W{between}(50|49\.\d|50\.\d) ?ms", shown), shown

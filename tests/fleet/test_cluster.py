@@ -210,11 +210,11 @@ def test_two_boards_that_differ_are_not_measured_under_one_label() -> None:
     first: dict[str | None, Mapping[str, Any]] = {"tx2": tx2}
     check_alike(first, "tx2", "tcp://b:1", {**tx2, "memory": 7_950_000_000})  # another kernel
     check_alike(first, "nano", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
-    with refused("another-machine", "Jetson TX2, A57, 6 cores, now Jetson Nano, A57, 6 cores"):
+    with refused("another-machine", "Jetson TX2, A57,", "now Jetson Nano"):
         check_alike(first, "tx2", "tcp://c:1", {**tx2, "model": "Jetson Nano"})
     with refused("another-machine", "8 GiB", "4 GiB"):
         check_alike(first, "tx2", "tcp://c:1", {**tx2, "memory": 4_000_000_000})
-    with refused("another-machine", "Jetson Nano, A57, 6 cores, now Jetson TX2"):
+    with refused("another-machine", "Jetson Nano, A57,", "now Jetson TX2"):
         check_alike(first, "nano", "tcp://b:1", tx2)
 
 

@@ -130,7 +130,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path: Path) -
         opened(tmp_path, plan(memory_limit=2**33))
     with refused("other-settings", "--warmup was 3, now 5"):
         opened(tmp_path, plan(more={"warmup": 5}))
-    with refused("other-settings", "the device was board", "now lake"):
+    with refused("other-settings", "device was board", "now lake"):
         SweepFolder(tmp_path, plan(), {"model": "lake"}, print)
     with refused("other-settings", "one machine", "cluster"):
         SweepFolder(tmp_path, plan(), {"where": "a cluster"}, print)

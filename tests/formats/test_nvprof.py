@@ -167,7 +167,7 @@ def test_processes_with_a_beginning_each_are_not_to_be_compared() -> None:
     trace = parse((GPU + GPU.replace("==77==", "==78==")).encode())
     assert trace.events is not None
     assert sorted(set(trace.events.process.tolist())) == [77, 78]
-    assert saying(trace.notes, "beginning of its own")
+    assert saying(trace.notes, "of its own")
 
 
 def test_a_file_that_is_cut_in_a_row_keeps_the_rows_before() -> None:

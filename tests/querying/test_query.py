@@ -200,7 +200,7 @@ def test_runs_of_one_name_in_two_folders_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_not_there_is_named_with_one_that_is(store: Path) -> None:
-    with refused("query-failed", "stepps", 'Did you mean "steps"'):
+    with refused("query-failed", "stepps", '"steps"'):
         wattstep.query("SELECT * FROM stepps", runs=store)
 
 

@@ -258,7 +258,7 @@ def test_no_figure_of_a_replayed_or_modelled_channel_looks_measured(
         assert {one["status"] for one in document[table].values()} == {status}
     assert_says(
         document["metrics"]["other_cpu"]["reason"],
-        f"system's busy time is {status}",
+        f"busy time is {status}",
         "training's own",
     )
     assert "disturbed" not in document["steps"]

@@ -174,7 +174,7 @@ def test_a_sweep_goes_with_all_its_runs_and_comes_back(own: Server) -> None:
     )
     assert parent
     page = own.get(f"/delete?run={parent.group(1)}&run={own.id('nested/inside')}").text
-    assert_says(page, "settings, outcomes and 1 run")
+    assert_says(page, "outcomes and 1 run")
     assert page.count('name="seen"') == 1  # the run goes with it
     seen = re.search(r'name="seen" value="([^"]+)"', page)
     assert seen

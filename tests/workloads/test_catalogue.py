@@ -93,7 +93,7 @@ def test_looking_loads_no_framework():
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest():
-    with refused("unknown-data-set", "did you mean mnist"):
+    with refused("unknown-data-set", " mnist"):
         find_set("mnit")
 
 

@@ -72,14 +72,16 @@ def _list(as_json: bool) -> None:
     from wattstep.cli.screen import plain_table, screen
     from wattstep.report.terminal.folding import print_table
 
-    table = plain_table("engine", "here", "trains")
+    table = plain_table("engine", "here", "trains", "of the suite")
     table.columns[0].no_wrap = True
     for row in rows:
-        here = row["version"] or row["reason"] or ""
+        known = row["trained"]
+        right = sum(1 for reason in known.values() if not reason)
         table.add_row(
             row["engine"],
-            here,
-            "what wattstep engines export writes" if row["exports"] else "workloads as they are",
+            row["version"] or row["reason"] or "",
+            "what is exported for it" if row["exports"] else "workloads as they are",
+            f"{right} of {len(known)}" if known else "–",
         )
     print_table(table, screen())
 

@@ -18,6 +18,7 @@ ENGINES: Final = Registry(
     "wattstep.engines",
     {
         "torch": "wattstep.engines.torch.engine:ENGINE",
+        "torch-compile": "wattstep.engines.torch.engine:COMPILED",
         "mnn": "wattstep.engines.mnn.engine:ENGINE",
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
     },

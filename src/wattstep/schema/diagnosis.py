@@ -25,13 +25,15 @@ class ProcessorFacts(TypedDict):
 class EngineFacts(TypedDict):
     """A framework that trains; `version` is None where it is not installed, and `reason` says how to get it.
 
-    `exports` says whether it trains what `wattstep engines export` writes.
+    `exports` says whether it trains what `wattstep engines export` writes; `trained` why it does not
+    train a workload of the suite, by its name, "" where it does, as it was last tried.
     """
 
     engine: str
     version: str | None
     reason: str | None
     exports: bool
+    trained: dict[str, str]
 
 
 class PowerTotal(TypedDict):

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
+from wattstep.schema.run_documents import (
+    CompilingFacts,
+    GpuFacts,
+    ModelFacts,
+    TrainingOptions,
+)
 from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
@@ -128,6 +133,10 @@ class Trainer(Protocol):
     def options(self) -> TrainingOptions:
         """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
         return {}
+
+    def compiling(self) -> CompilingFacts | None:
+        """What compiling the model took, asked after the last step; None where nothing is compiled."""
+        return None
 
     def remarks(self) -> Sequence[str]:
         """What a reader of its run must know, a line each; told after the last step."""
@@ -434,6 +443,7 @@ class Engine(Protocol):
             listener: Is told.
             marker: What ends a step, see `engines.markers`.
         """
+        return None
 
     def follow(self, listener: PhaseListener) -> TrainingHooks | None:
         """Tells of a training of somebody else's trainer what runs in its steps, until it is removed.

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep import engines
+from wattstep.engines.trained import read_trained
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.sensors import SENSORS
 from wattstep.record.sensors import load as load_sensor
@@ -93,10 +94,13 @@ def frameworks() -> list[EngineFacts]:
     """The engines, none of which is loaded, JSON-ready."""
     from importlib.metadata import packages_distributions, version
 
-    names = packages_distributions()
+    names, trained = packages_distributions(), read_trained()
     rows: list[EngineFacts] = []
     for each in engines.ENGINES:
-        row: EngineFacts = {"engine": each, "version": None, "reason": None, "exports": False}
+        row: EngineFacts = {
+            "engine": each, "version": None, "reason": None, "exports": False,
+            "trained": dict(trained.get(each, {})),
+        }  # fmt: skip
         try:
             engine = engines.find(each)
             row["exports"], row["reason"] = engine.exports, engine.missing()

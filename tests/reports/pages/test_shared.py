@@ -33,7 +33,7 @@ def run(
         "missing": [unknown("no fan", "Fan")],
         "unknown": [],
         "lanes": None,
-        "meanings": [("Step time", "Wall time of a step")],
+        "meanings": [("Step time", "Wall time")],
     }
 
 
@@ -51,7 +51,7 @@ def test_what_all_runs_say_is_told_once_and_the_rest_stays() -> None:
     assert shared["explained"] == [("Gaps", ["both"])]
     assert [each["explained"]["sections"] for each in left] == [[("Gaps", ["first"], [])], []]
     assert shared["missing"] == [unknown("no fan", "Fan")]
-    assert shared["meanings"] == [("Step time", "Wall time of a step")]
+    assert shared["meanings"] == [("Step time", "Wall time")]
     assert all(each["missing"] == each["meanings"] == each["how"] == [] for each in left)
 
 

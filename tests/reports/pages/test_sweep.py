@@ -237,7 +237,7 @@ def test_the_papers_column_stands_only_where_the_paper_has_a_row() -> None:
     stream = io.StringIO()
     print_sweep(both, Console(file=stream, width=120))
     assert "never starts" in stream.getvalue()
-    assert_says(stream.getvalue(), "paper's board: Jetson TX2 with 8 GB", "Liu et al.")
+    assert_says(stream.getvalue(), "board: Jetson TX2 with 8 GB", "Liu et al.")
     page = html.unescape(render_sweep(both))
     assert "<td>never starts</td>" in page
     assert page.count("The paper's board") == 2

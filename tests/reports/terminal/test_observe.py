@@ -45,7 +45,7 @@ def test_the_overview_comes_first_and_verdicts_on_a_model_are_marked() -> None:
     assert heading in lines[0]
     assert any("[A] threads 1" in line for line in lines)
     energy = next(line for line in lines if "Energy grows" in line)
-    assert_says(energy, "holds (on modelled sensors")
+    assert_says(energy, "holds (on modelled")
 
 
 def test_what_can_be_told_takes_one_screen_and_the_rest_one_line() -> None:

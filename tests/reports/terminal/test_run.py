@@ -44,7 +44,7 @@ def test_metrics_show_value_interval_and_status() -> None:
     assert line_with(text, "Step time (mean)").endswith("(mean) 3.41 ms 3.30 to 3.52 measured")
     # The interval of the samples is narrower than what the sensor may be off.
     shown = line_with(text, "Energy per step")
-    assert shown.endswith("step ≈ 14.2 mJ 12.1 to 16.9; sensor ± 20 % modelled")
+    assert shown.endswith("≈ 14.2 mJ 12.1 to 16.9; sensor ± 20 % modelled")
     assert "42.1 widgets" in line_with(text, "Something new")
 
 

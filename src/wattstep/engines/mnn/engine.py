@@ -29,7 +29,9 @@ class MnnEngine(ExportedEngine):
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
         """As `ExportedEngine.open`."""
         chosen = min(len(os.sched_getaffinity(0)), MOST_THREADS) if threads is None else threads
-        trainer: ExportedTrainer = require("wattstep.engines.mnn.trainer").MnnTrainer(self, folder, chosen)
+        trainer: ExportedTrainer = require("wattstep.engines.mnn.trainer").MnnTrainer(
+            self, folder, chosen
+        )
         return trainer
 
 

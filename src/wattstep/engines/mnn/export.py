@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
@@ -53,7 +52,9 @@ def write(source: Source, folder: Path) -> tuple[list[str], list[str]]:
             graph.add_loss(source.specification.loss, source.batches["targets"].shape[1:])
             graph.add_updates(source.optimizer, source.parameters)
             graph.save(folder)
-    norms = any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in source.network.modules())
+    norms = any(
+        isinstance(each, nn.modules.batchnorm._BatchNorm) for each in source.network.modules()
+    )
     return applied, [STATISTICS] if norms else []
 
 
@@ -77,14 +78,25 @@ def _convert(onnx_file: Path, network: Path) -> None:
 
     Its command line is not to be used: it installs a package and sends usage reports.
     """
-    arguments = ["mnnconvert", "-f", "ONNX", "--modelFile", str(onnx_file), "--MNNModel", str(network), "--forTraining"]
+    arguments = [
+        "mnnconvert",
+        "-f",
+        "ONNX",
+        "--modelFile",
+        str(onnx_file),
+        "--MNNModel",
+        str(network),
+        "--forTraining",
+    ]
     with silenced() as output:
         require("_tools").mnnconvert(arguments)
         output.seek(0)
         lines = output.read().decode(errors="replace").strip().splitlines()
     if not network.exists():
         why = f": {lines[-1]}" if lines else ""
-        raise InvalidValueError(f"MNN's converter does not take the network{why}", id="cannot-export")
+        raise InvalidValueError(
+            f"MNN's converter does not take the network{why}", id="cannot-export"
+        )
 
 
 def _nodes(onnx_file: Path) -> dict[str, str]:

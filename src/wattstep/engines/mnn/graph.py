@@ -27,7 +27,9 @@ GRAPH: Final = "graph.mnn"
 OPERATIONS: Final = "operations.json"
 UPDATE: Final = "update:"  # goes before a parameter's name: the operation that updates it
 LOSS: Final = "loss"
-_CONVERTED: Final = "__matmul_converted"  # what the converter adds where a product became a convolution
+_CONVERTED: Final = (
+    "__matmul_converted"  # what the converter adds where a product became a convolution
+)
 _LAYOUTS: Final = ("Reshape", "ConvertTensor", "Squeeze", "Unsqueeze", "Permute")
 _CONSTANTS: Final = ("Const", "Trainable")
 _GRADIENT: Final = re.compile(r"grad::(.*)(\d)")
@@ -111,7 +113,7 @@ class TrainingGraph:
                 source = source.inputs[0]
             if source.op_type.startswith("Convolution"):
                 product = each.inputs[0] * self._number(1.0)
-                self._describe(product, "forward", self._operations[each.name].node)
+                self._describe(product, "forward", "")
                 each.set_inputs([product])
                 parted += 1
         return parted
@@ -264,7 +266,12 @@ class TrainingGraph:
         self._runs += later
 
     def _sgd(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         if momentum := settings["momentum"]:
             factor = self._number(momentum)
@@ -273,7 +280,12 @@ class TrainingGraph:
         return slope * self._number(rate)
 
     def _adam(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         (first, second), square = settings["betas"], slope * slope
         new_first, keep, new_second = map(self._number, (1 - first, second, 1 - second))
@@ -283,7 +295,12 @@ class TrainingGraph:
         return mean / root * scalars["step_size"]
 
     def _rmsprop(
-        self, name: str, slope: Any, settings: Mapping[str, Any], scalars: Mapping[str, Any], rate: float
+        self,
+        name: str,
+        slope: Any,
+        settings: Mapping[str, Any],
+        scalars: Mapping[str, Any],
+        rate: float,
     ) -> Any:
         keep, new = map(self._number, (settings["alpha"], 1 - settings["alpha"]))
         square = slope * slope

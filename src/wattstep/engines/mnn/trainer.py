@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
 from wattstep.engines.mnn.graph import GRAPH, LOSS, UPDATE
 from wattstep.engines.mnn.library import load_mnn, silenced
 from wattstep.engines.mnn.updates import scalars_at
-from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.schema.engine import Engine, Mark
 
 Array = npt.NDArray[Any]
@@ -44,15 +42,15 @@ class MnnTrainer(ExportedTrainer):
         super().__init__(engine, folder)
         self._mnn = load_mnn()
         self._threads = threads
-        with silenced() as output:
+        with silenced():
             self._interpreter = self._mnn.Interpreter(str(folder.file(GRAPH)))
-            self._session = self._interpreter.createSession({"numThread": threads, "backend": "CPU"})
-            output.seek(0)
-            printed = output.read().decode(errors="replace").strip().splitlines()
+            self._session = self._interpreter.createSession(
+                {"numThread": threads, "backend": "CPU"}
+            )
         self._inputs = self._interpreter.getSessionInputAll(self._session)
         self._loss = self._interpreter.getSessionOutput(self._session, LOSS)
         self._steps_made = 0
-        
+
     @property
     def threads(self) -> int:
         """As `Trainer.threads`."""
@@ -77,7 +75,9 @@ class MnnTrainer(ExportedTrainer):
         mnn = self._mnn
         dtype = np.int32 if np.issubdtype(value.dtype, np.integer) else np.float32
         array = np.ascontiguousarray(value, dtype)
-        tensor.copyFrom(mnn.Tensor(tuple(tensor.getShape()), kind, array, mnn.Tensor_DimensionType_Caffe))
+        tensor.copyFrom(
+            mnn.Tensor(tuple(tensor.getShape()), kind, array, mnn.Tensor_DimensionType_Caffe)
+        )
 
     def weights(self) -> dict[str, Array]:
         """As `ExportedTrainer.weights`: read where each update would take its parameter, none of which runs."""
@@ -90,5 +90,7 @@ class MnnTrainer(ExportedTrainer):
                 kept[name] = np.array(tensors[0].getData(), np.float32).reshape(trainable[name])
             return False
 
-        self._interpreter.runSessionWithCallBackInfo(self._session, keep, lambda tensors, info: True)
+        self._interpreter.runSessionWithCallBackInfo(
+            self._session, keep, lambda tensors, info: True
+        )
         return kept

@@ -5,6 +5,8 @@ Runs where torch, onnx and the training build of ONNX Runtime are.
 
 from __future__ import annotations
 
+import json
+import math
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from onnxruntime.capi._pybind_state import GradientGraphBuilder, get_optimized_m
 
 from wattstep.engines.exported.folder import ExportedOptimizer
 from wattstep.engines.onnxruntime.layout import Layout
+from wattstep.engines.onnxruntime.step import VARIANCES
 from wattstep.engines.onnxruntime.updates import options_of, states_of
 
 OPSET: Final = 13
@@ -49,7 +52,6 @@ def build_gradients(network: ModelProto, held: Iterable[str], trainable: set[str
     for node in network.graph.node:  # whose gradient is made of its second output
         if node.op_type == "SoftmaxCrossEntropyLoss" and len(node.output) == 1:
             node.output.append(f"{node.output[0]}_log_prob")
-    onnxruntime.set_default_logger_severity(3)
     simplified = get_optimized_model(network.SerializeToString(), trainable, quiet())
     builder = GradientGraphBuilder(simplified, {"loss"}, trainable, "loss", quiet())
     builder.build()
@@ -120,13 +122,30 @@ def split(model: ModelProto) -> tuple[ModelProto, ModelProto]:
 
     crossing = list(dict.fromkeys(name for node in behind for name in taken(node)))
     views = [node for node in forward if id(node) in again]
-    outputs = [helper.make_empty_tensor_value_info(n) for n in ("loss", *statistics, *crossing)]
-    first = _graph(model, forward, list(graph.input), outputs, "forward")
-    kinds = {each.name: each for each in onnxruntime.InferenceSession(
-        first.SerializeToString(), quiet()).get_outputs()}  # fmt: skip
-    inputs = [*graph.input, *(_described(kinds[name]) for name in crossing)]
+    outputs = ["loss", *statistics, *crossing]
+    first = _graph(model, forward, list(graph.input), _of_any_kind(outputs), "forward")
+    normalized = {
+        node.input[4]: node.input[0] for node in forward if node.op_type == "BatchNormInternal"
+    }
+    more = [name for name in normalized.values() if name in of_forward and name not in outputs]
+    wider = _graph(model, forward, list(graph.input), _of_any_kind([*outputs, *more]), "forward")
+    known = {each.name: each for each in onnxruntime.InferenceSession(
+        wider.SerializeToString(), quiet()).get_outputs()}  # fmt: skip
+    shares = {name: _share(known[values].shape) for name, values in normalized.items()}
+    helper.set_model_props(first, {VARIANCES: json.dumps(shares)})
+    inputs = [*graph.input, *(_described(known[name]) for name in crossing)]
     gradients = [each for each in graph.output if each.name not in ("loss", *statistics)]
     return first, _graph(model, [*views, *behind], inputs, gradients, "backward")
+
+
+def _share(shape: Sequence[int]) -> float:
+    """Torch's variance over ONNX Runtime's, of values that are normalised by channel."""
+    count = math.prod(shape) // shape[1]
+    return count / (count - 1)
+
+
+def _of_any_kind(names: Iterable[str]) -> list[ValueInfoProto]:
+    return [helper.make_empty_tensor_value_info(name) for name in names]
 
 
 def _needed(names: Iterable[str], made_by: Mapping[str, NodeProto]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,10 @@ from onnxruntime import OrtValue
 
 Array = npt.NDArray[Any]
 GRAPHS: Final = ("forward", "backward", "optimizer")  # which are the phases of a step, too
+NEXT: Final = "_next"  # ends the name of an output that takes the place of an input
+# Of the forward graph's metadata: by name of a running variance the factor that makes it torch's, whose
+# variance of n values is a sum over n - 1, where ONNX Runtime's is over n.
+VARIANCES: Final = "variances"
 _LINE: Final = 64  # bytes of a line of the cache
 
 
@@ -25,74 +30,134 @@ def zeros(shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Array:
     return memory[begin : begin + size].view(kind).reshape(shape)
 
 
-class Sessions:
-    """The graphs of a step, each in a session of its own, bound to arrays.
+class Step:
+    """The graphs of a training step over arrays that stay where they are.
 
     Args:
-        graphs: The files, by name.
-        arrays: What is bound, by the name in the graphs; an output "NAME_next" takes the place of
-            NAME. What the graphs hand to each other is added.
+        graphs: The file of each of `GRAPHS`.
+        arrays: By their names in the graphs; what the graphs hand to each other is added.
         threads: Of an operation; None: ONNX Runtime's own choice.
-        profile: Folder into which each session writes what it ran when it ends; None: none does.
     """
 
     def __init__(
-        self,
-        graphs: Mapping[str, Path],
-        arrays: dict[str, Array],
-        threads: int | None,
-        profile: Path | None = None,
+        self, graphs: Mapping[str, Path], arrays: dict[str, Array], threads: int | None
     ) -> None:
-        self.sessions: dict[str, onnxruntime.InferenceSession] = {}
-        self._bindings: dict[str, Any] = {}
-        self._fed: dict[str, list[str]] = {}  # inputs that come with the batch
-        self._values: dict[str, OrtValue] = {}
-        for name in GRAPHS:
-            session = onnxruntime.InferenceSession(
-                str(graphs[name]), _options(threads, profile, name), ["CPUExecutionProvider"]
-            )
-            self.sessions[name] = session
-            binding = session.io_binding()
-            for output in session.get_outputs():
-                place = output.name.removesuffix("_next")
-                if place not in arrays:
-                    arrays[place] = zeros(output.shape, _dtype(output.type))
-                binding.bind_ortvalue_output(output.name, self._value(place, arrays))
-            self._fed[name] = []
-            for each in session.get_inputs():
-                if each.name in arrays:
-                    binding.bind_ortvalue_input(each.name, self._value(each.name, arrays))
-                else:
-                    self._fed[name].append(each.name)
-            self._bindings[name] = binding
+        # The files may be gone when a session is opened to be traced.
+        self._graphs = {name: graphs[name].read_bytes() for name in GRAPHS}
+        self.arrays = arrays
+        self._threads = threads
+        self._sessions = {name: self._session(name, None) for name in GRAPHS}
+        self._tracing: dict[str, _Session] = {}
+        self._batch: Mapping[str, Array] = {}
+        self.variances: Mapping[str, float] = json.loads(
+            self._sessions["forward"].metadata.get(VARIANCES, "{}")
+        )
+        for name, factor in self.variances.items():
+            arrays[name] /= factor
+
+    def _session(self, name: str, profile: Path | None) -> _Session:
+        return _Session(name, self._graphs[name], self.arrays, self._threads, profile)
 
     def run(self, name: str, batch: Mapping[str, Array]) -> None:
         """Runs a graph.
 
         Args:
             name: One of `GRAPHS`.
-            batch: What is not bound.
+            batch: Inputs that are not among the arrays.
         """
-        binding = self._bindings[name]
-        for each in self._fed[name]:
-            binding.bind_cpu_input(each, batch[each])
-        self.sessions[name].run_with_iobinding(binding)
+        self._batch = batch or self._batch
+        (self._tracing or self._sessions)[name].run(batch)
 
-    def _value(self, name: str, arrays: Mapping[str, Array]) -> OrtValue:
-        if name not in self._values:
-            self._values[name] = OrtValue.ortvalue_from_numpy(arrays[name])
-        return self._values[name]
+    def trace(self, folder: Path) -> None:
+        """From now on runs in sessions that note their operations.
+
+        A session is slow when it first runs: forward and backward graph run once here, on the last
+        batch, which changes nothing but running statistics, and these are set back.
+
+        Args:
+            folder: For their notes.
+        """
+        tracing = {name: self._session(name, folder) for name in GRAPHS}
+        kept = {name: self.arrays[name].copy() for name in tracing["forward"].updated}
+        for name in ("forward", "backward"):
+            tracing[name].run(self._batch)
+        for name, values in kept.items():
+            self.arrays[name][...] = values
+        self._tracing = tracing
+
+    def end_trace(self) -> dict[str, list[dict[str, Any]]]:
+        """Runs as before; returns what `trace` noted, by graph, each with "start" and "end" in ns of the system's clock."""
+        tracing, self._tracing = self._tracing, {}
+        return {name: session.end() for name, session in tracing.items()}
 
 
-def _options(threads: int | None, profile: Path | None, name: str) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(profile / name)
-    return options
+class _Session:
+    """A graph, bound to arrays; an output "NAME_next" takes the place of NAME."""
+
+    def __init__(
+        self, name: str, graph: bytes, arrays: dict[str, Array], threads: int | None,
+        profile: Path | None,
+    ) -> None:  # fmt: skip
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        if profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = str(profile / name)
+        self._session = onnxruntime.InferenceSession(graph, options, ["CPUExecutionProvider"])
+        self.metadata: Mapping[str, str] = self._session.get_modelmeta().custom_metadata_map
+        self._binding = self._session.io_binding()
+        self.updated: list[str] = []
+        for each in self._session.get_outputs():
+            place = each.name.removesuffix(NEXT)
+            if place != each.name:
+                self.updated.append(place)
+            if place not in arrays:
+                arrays[place] = zeros(each.shape, _dtype(each.type))
+            value = OrtValue.ortvalue_from_numpy(arrays[place])
+            self._binding.bind_ortvalue_output(each.name, value)
+        self._fed: list[str] = []  # inputs that come with the batch
+        for each in self._session.get_inputs():
+            if each.name in arrays:
+                value = OrtValue.ortvalue_from_numpy(arrays[each.name])
+                self._binding.bind_ortvalue_input(each.name, value)
+            else:
+                self._fed.append(each.name)
+
+    def run(self, batch: Mapping[str, Array]) -> None:
+        for name in self._fed:
+            self._binding.bind_cpu_input(name, batch[name])
+        self._session.run_with_iobinding(self._binding)
+
+    def end(self) -> list[dict[str, Any]]:
+        """Operations that it noted; it notes no more."""
+        begin = int(self._session.get_profiling_start_time_ns())
+        return parse_profile(Path(self._session.end_profiling()).read_text("utf-8"), begin)
+
+
+def parse_profile(text: str, begin_ns: int) -> list[dict[str, Any]]:
+    """Operations of a profile that ONNX Runtime wrote, with "start" and "end" in ns of the system's clock.
+
+    Args:
+        text: A list of events, whose times are whole microseconds.
+        begin_ns: The time that they count from.
+    """
+    operations = []
+    for event in json.loads(text):
+        name = event["name"]
+        if event["cat"] == "Node" and name.endswith("_kernel_time"):
+            start = begin_ns + 1000 * int(event["ts"])
+            operations.append(
+                {
+                    **event["args"],
+                    "name": name.removesuffix("_kernel_time"),
+                    "thread": int(event["tid"]),
+                    "start": start,
+                    "end": start + 1000 * int(event["dur"]),
+                }
+            )
+    return operations
 
 
 def _dtype(kind: str) -> npt.DTypeLike:

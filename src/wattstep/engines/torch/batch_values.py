@@ -51,7 +51,7 @@ def _makes_integers(kwargs: Any, func: Any) -> bool:
     """True if a tensor is made that counts: of indices or lengths."""
     kind = kwargs.get("dtype")
     if kind is None:
-        return func.overloadpacket.__name__ == "arange"
+        return bool(func.overloadpacket.__name__ == "arange")
     return kind in (torch.int64, torch.int32, torch.bool)
 
 

@@ -26,7 +26,6 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
-from torch.utils import _pytree as pytree
 
 from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
@@ -36,6 +35,7 @@ from wattstep.engines.torch.memory import (
     MemoryTracker,
     bytes_of_tensors,
     finding_tensors,
+    tensors_in,
     tensors_there,
 )
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
@@ -71,6 +71,7 @@ NEEDS_VALUES: Final = (
 )
 # Beside torch's own, what workloads load and what shows in the memory of their process.
 LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
+DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
@@ -117,6 +118,8 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
             self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is DEVICE and isinstance(args[0], FakeTensor):  # asked for at every turn
+            return args[0].device
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
@@ -262,11 +265,7 @@ def _lstm_workspace(func: Any, args: Any) -> int:
 
 def _bytes(tree: Any) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
-    return {
-        id(leaf): prod(leaf.shape) * leaf.element_size()
-        for leaf in pytree.tree_leaves(tree)
-        if isinstance(leaf, torch.Tensor)
-    }
+    return {id(leaf): prod(leaf.shape) * leaf.element_size() for leaf in tensors_in(tree)}
 
 
 def capture_at(
@@ -408,9 +407,7 @@ def _captured(
     ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
-        mode: AbstractContextManager[Any] = (
-            ShapeMode(allow_non_fake_inputs=True) if fake else nullcontext()
-        )
+        mode: AbstractContextManager[Any] = ShapeMode() if fake else nullcontext()
         with mode:
             before = bytes_of_tensors(tensors=there())
             with batch_values.real_data() if valued else nullcontext(None) as begin:

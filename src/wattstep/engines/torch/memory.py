@@ -172,9 +172,8 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # --- storages -------------------------------------------------------------------------
 
     def _see_all(self, tree: Any, recorded: bool) -> None:
-        for leaf in pytree.tree_leaves(tree):
-            if isinstance(leaf, torch.Tensor):
-                self._see(leaf, recorded)
+        for leaf in tensors_in(tree):
+            self._see(leaf, recorded)
 
     def _see(self, tensor: torch.Tensor, recorded: bool) -> Storage | None:
         storage = _storage_of(tensor)
@@ -354,7 +353,7 @@ def finding_tensors() -> Iterator[Callable[[], list[torch.Tensor]]]:
     old = [weakref.ref(each) for each in tensors_there()]
     gc.freeze()
     try:
-        yield lambda: [*filter(None.__ne__, (each() for each in old)), *tensors_there()]
+        yield lambda: [each for one in old if (each := one()) is not None] + tensors_there()
     finally:
         gc.unfreeze()
 
@@ -364,6 +363,17 @@ def tensors_there() -> list[torch.Tensor]:
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
     return [each for each in objects if type(each) in kinds]
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Tensors of a call's arguments or results, in their order, those in sequences and mappings among them."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [tensor for part in tree for tensor in tensors_in(part)]
 
 
 def _storage_of(tensor: torch.Tensor) -> Any:

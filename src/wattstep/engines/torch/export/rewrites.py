@@ -40,6 +40,33 @@ def global_average(values: Tensor, output_size: Any) -> Any:
     return values.mean(dim=(-2, -1), keepdim=True)
 
 
+def average_to_size(values: Tensor, output_size: Any) -> Any:
+    """Average pooling to a size that is no factor of the image's, as products with matrices of its windows."""
+    rows, columns = (
+        int(size if wanted is None else wanted)
+        for wanted, size in zip(_both(output_size), values.shape[-2:], strict=True)
+    )
+    height, width = (int(size) for size in values.shape[-2:])
+    if height % rows == 0 and width % columns == 0:
+        return _SKIPPED
+    down = torch.tensor(_averages(height, rows), dtype=values.dtype)
+    across = torch.tensor(_averages(width, columns), dtype=values.dtype)
+    return down @ values @ across.T
+
+
+def _both(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (tuple, list)) else (value, value)
+
+
+def _averages(size: int, wanted: int) -> list[list[float]]:
+    """The matrix (wanted, size) of adaptive pooling along one side."""
+    matrix = []
+    for place in range(wanted):
+        begin, end = place * size // wanted, -(-(place + 1) * size // wanted)
+        matrix.append([1 / (end - begin) if begin <= at < end else 0.0 for at in range(size)])
+    return matrix
+
+
 def _windows(values: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool) -> Any:
     """Values (..., rows, height, columns, width) of windows that tile the image, else None."""
     height, width = _pair(kernel)
@@ -145,6 +172,55 @@ def average_pool(
     return _SKIPPED if windows is None else windows.mean(dim=(-3, -1))
 
 
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    enable_gqa: bool = False, *, drop: Callable[[Tensor, float], Tensor] | None = None,
+) -> Any:  # fmt: skip
+    """Attention by its parts.
+
+    Args:
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa: As of
+            `scaled_dot_product_attention`.
+        drop: Drops weights, as torch's own does; None: where any are dropped the function stays.
+    """
+    if enable_gqa or (dropout_p and drop is None):
+        return _SKIPPED
+    scores = query @ key.transpose(-2, -1)
+    scores = scores * (int(query.shape[-1]) ** -0.5 if scale is None else scale)
+    if is_causal:
+        length = int(scores.shape[-1])
+        attn_mask = torch.ones(length, length, dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    weights = scores.softmax(dim=-1)
+    return (weights if drop is None else drop(weights, dropout_p)) @ value
+
+
+def hard_swish(values: Tensor, inplace: bool = False) -> Any:
+    """Hard swish as torch defines it, by a clipped sum."""
+    return values * (values + 3).clamp(0, 6) / 6
+
+
+def hard_sigmoid(values: Tensor, inplace: bool = False) -> Any:
+    """Hard sigmoid as torch defines it, by a clipped sum."""
+    return (values + 3).clamp(0, 6) / 6
+
+
+def local_response_norm(
+    values: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """Normalisation of images by the squares of neighbouring channels, which an average pooling adds up."""
+    if values.dim() != 4 or size % 2 == 0:
+        return _SKIPPED
+    count, channels, height, width = map(int, values.shape)
+    squares = (values * values).reshape(count, 1, channels, height * width)
+    means = functional.avg_pool2d(squares, (size, 1), stride=1, padding=(size // 2, 0))
+    return values / (means.reshape(count, channels, height, width) * alpha + k) ** beta
+
+
 def batch_norm(
     values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
     training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
@@ -213,6 +289,20 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "flatten": ((torch.flatten, Tensor.flatten), flatten, "flatten as reshape"),
     "global average": (
         (functional.adaptive_avg_pool2d,), global_average, "average over an image as mean",
+    ),
+    "average to size": (
+        (functional.adaptive_avg_pool2d,), average_to_size,
+        "average to a size that is no factor of the image's as products with matrices",
+    ),
+    "attention": (
+        (functional.scaled_dot_product_attention,), attention,
+        "attention as products with a softmax between them",
+    ),
+    "hard swish": ((functional.hardswish,), hard_swish, "hard swish as a clipped sum"),
+    "hard sigmoid": ((functional.hardsigmoid,), hard_sigmoid, "hard sigmoid as a clipped sum"),
+    "local response norm": (
+        (functional.local_response_norm,), local_response_norm,
+        "local response normalisation by an average pooling over channels",
     ),
     "max pool": (
         (functional.max_pool2d, torch.max_pool2d),

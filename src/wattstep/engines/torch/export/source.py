@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
+from wattstep.engines.torch.compiling import Compiling
+from wattstep.engines.torch.export.rewrites import attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
 from wattstep.schema.run_documents import ModelFacts
@@ -49,7 +51,7 @@ class _Masks(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is functional.scaled_dot_product_attention and kwargs.get("dropout_p"):
-            return self._attend(*args, **kwargs)
+            return attention(*args, **kwargs, drop=self._drop)
         if func not in _DROPOUTS:
             return func(*args, **kwargs)
         values, share, training = [*args, *kwargs.values()][:3]
@@ -61,26 +63,6 @@ class _Masks(TorchFunctionMode):
         mask = (torch.rand(values.shape) >= share).float() / (1 - share)
         self.drawn.append(mask)
         return values * mask
-
-    def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:  # fmt: skip
-        """Attention by its parts, whose weights are dropped as torch's own does."""
-        scores = query @ key.transpose(-2, -1)
-        scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if is_causal:
-            length = int(scores.shape[-1])
-            later = torch.ones(length, length, dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(later, float("-inf"))
-        if attn_mask is not None:
-            scores = (
-                scores.masked_fill(~attn_mask, float("-inf"))
-                if attn_mask.dtype == torch.bool
-                else scores + attn_mask
-            )
-        return self._drop(scores.softmax(dim=-1), dropout_p) @ value
 
 
 class Network(nn.Module):
@@ -217,15 +199,24 @@ class Source:
             name: value.detach().double().numpy().copy()
             for name, value in self.network.model.named_parameters()
         }
-        rounded = [self._course(torch.float32, number) for number in range(ROUNDED)]
+        rounded = [self.course(torch.float32, moved=number) for number in range(ROUNDED)]
         return Reference(
             begin=begin,
             trainable=[each.name for each in self.parameters if each.trainable],
-            exact=self._course(torch.float64),
+            exact=self.course(torch.float64),
             rounded=rounded,
         )
 
-    def _course(self, kind: torch.dtype, moved: int | None = None) -> Course:
+    def course(
+        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False
+    ) -> Course:
+        """The first steps of torch.
+
+        Args:
+            kind: Of weights and inputs.
+            moved: Seed of a rounding error by which the weights are moved; None: they are not.
+            compiled: Whether torch.compile makes the model.
+        """
         network = copy.deepcopy(self.network).to(kind)
         if moved is not None:
             draw = torch.Generator().manual_seed(moved)
@@ -234,18 +225,28 @@ class Source:
                     noise = 2 * torch.rand(weight.shape, generator=draw) - 1
                     weight.mul_(1 + noise * torch.finfo(torch.float32).eps / 2)
         optimizer = make_optimizer(self.specification.optimizer, network.model, self.preparation)
+        if compiled:
+            Compiling(network.model)
         losses: list[float] = []
         first: Mapping[str, Array] = {}
+        gradients: Mapping[str, Array] = {}
         for step in range(STEPS):
             inputs, targets, *masks = self.batch(step, kind)
             loss = network.loss(inputs, targets, *masks)
             loss.backward()  # type: ignore[no-untyped-call]
+            if step == 0:
+                gradients = {
+                    name: each.grad.numpy().copy()
+                    for name, each in network.model.named_parameters()
+                    if each.grad is not None
+                }
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
             if step == 0:
                 first = _values(network.model)
-        return Course(losses=losses, first=first, last=_values(network.model))
+        last = _values(network.model)
+        return Course(losses=losses, first=first, last=last, gradients=gradients)
 
 
 def _values(model: nn.Module) -> Mapping[str, Array]:

@@ -24,7 +24,8 @@ from wattstep.schema.extras import require
 # its converter makes of a usual one; gradients of max pooling are wrong where windows reach beyond
 # the edges; and its GELU is an approximation. None of it is told.
 REWRITES: Final = (
-    "flatten", "global average", "layer norm", "padded max pool", "gelu", "index",
+    "flatten", "global average", "average to size", "local response norm", "layer norm", "padded max pool",
+    "gelu", "index",
 )  # fmt: skip
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
 Array = npt.NDArray[Any]

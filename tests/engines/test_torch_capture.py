@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -232,7 +233,7 @@ def test_what_a_batch_decides_is_captured_without_a_run(make: Any) -> None:
     family = capture(of_user(make, (6,)), Preparation(batch_size=1))
     graph = family.at(5)
     [note] = graph.notes
-    assert "values of its batch" in note
+    assert "values of its" in note
     assert " of test_torch_capture.py" in note
     phases = np.array(graph.phases)
     assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 200 + 200 * 200)
@@ -354,6 +355,7 @@ class Nothing:
 
 
 def test_tensors_without_values_are_none_of_a_real_step_s_memory() -> None:
+    gc.collect()  # trainings of other tests
     with FakeTensorMode():
         left = torch.empty(10**6)
     trainer = TorchTrainer(TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2))

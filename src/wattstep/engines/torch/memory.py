@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         optimizers: Whose state is named.
         meter: Measures around each operation; without one, tensors alone are counted.
         device: The kind of device whose memory is asked for.
+        there: Gives all tensors of this process; None: by looking at all that Python holds.
 
     It costs nothing where it is not active. Storages are told apart by torch's own objects, so
     that views, in-place operations and parameters that are tied count once.
@@ -57,8 +59,10 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         optimizers: Sequence[Any],
         meter: Meter | None = None,
         device: str = "cpu",
+        there: Callable[[], list[torch.Tensor]] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._there = there or tensors_there
         self.ledger = Ledger()
         self._model = model
         self._optimizers = optimizers
@@ -71,7 +75,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._names: list[tuple[str, str, str | None]] = [("", "data", None)]
 
     def __enter__(self) -> MemoryTracker:
-        for tensor in _tensors_there():
+        for tensor in self._there():
             self._see(tensor, recorded=False)
         self._label()
         self._layers.begin()
@@ -110,7 +114,10 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
+        return self._follow(func, args, kwargs or {})
+
+    def _follow(self, func: Any, args: Any, named: Any) -> Any:
+        """Runs an operation, and follows the storages that it takes or makes."""
         recorded = self._recorded()
         number = self.ledger.begin(recorded=recorded)
         self._see_all((args, named), recorded)
@@ -168,9 +175,8 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # --- storages -------------------------------------------------------------------------
 
     def _see_all(self, tree: Any, recorded: bool) -> None:
-        for leaf in pytree.tree_leaves(tree):
-            if isinstance(leaf, torch.Tensor):
-                self._see(leaf, recorded)
+        for leaf in tensors_in(tree):
+            self._see(leaf, recorded)
 
     def _see(self, tensor: torch.Tensor, recorded: bool) -> Storage | None:
         storage = _storage_of(tensor)
@@ -286,10 +292,15 @@ class _Layers:
             self._open.pop()
 
 
-def bytes_of_tensors(device: str = "cpu") -> int:
-    """Bytes of all tensors that Python holds on a kind of device, shared memory counted once."""
+def bytes_of_tensors(device: str = "cpu", tensors: Iterable[torch.Tensor] | None = None) -> int:
+    """Bytes of tensors on a kind of device, shared memory counted once.
+
+    Args:
+        device: As torch names the kind.
+        tensors: Which; None: all that Python holds.
+    """
     storages = {}
-    for tensor in _tensors_there():
+    for tensor in tensors_there() if tensors is None else tensors:
         storage = _storage_of(tensor)
         if storage is not None and storage.device.type == device:
             storages[storage._cdata] = storage.nbytes()
@@ -333,11 +344,40 @@ def bytes_by_category(device: str) -> dict[str, int]:
     return sizes
 
 
-def _tensors_there() -> list[torch.Tensor]:
+@contextmanager
+def finding_tensors() -> Iterator[Callable[[], list[torch.Tensor]]]:
+    """Gives all tensors that Python holds, whenever it is called meanwhile; old objects are looked through once.
+
+    They are set aside from garbage collection until the end, unless somebody did that with some before.
+    """
+    if gc.get_freeze_count():  # what is set aside comes back all at once
+        yield tensors_there
+        return
+    gc.collect(1)  # what is young and garbage: all that is set aside comes back as old
+    old = [weakref.ref(each) for each in tensors_there()]
+    gc.freeze()
+    try:
+        yield lambda: [each for one in old if (each := one()) is not None] + tensors_there()
+    finally:
+        gc.unfreeze()
+
+
+def tensors_there() -> list[torch.Tensor]:
     """All tensors that Python holds; by their type alone, since any object may lie about its class."""
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
     return [each for each in objects if type(each) in kinds]
+
+
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Tensors of a call's arguments or results, in their order, those in sequences and mappings among them."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [tensor for part in tree for tensor in tensors_in(part)]
 
 
 def _storage_of(tensor: torch.Tensor) -> Any:

@@ -1,0 +1,232 @@
+"""Fake tensors as torch makes them, with short ways for the calls of which a training has most.
+
+What torch's own mode computes of such a call takes it up to milliseconds, in Python: of batch normalization it
+computes each intermediate result. The short ways give the same shapes, strides, types and storages, and leave
+whatever they do not know to torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+
+from wattstep.engines.torch.memory import tensors_in
+
+aten: Final = torch.ops.aten
+_VALUES: Final = (
+    bool,
+    int,
+    float,
+    str,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.device,
+)
+
+
+class _Layout(NamedTuple):
+    """How a tensor lies in a storage of its own."""
+
+    shape: Sequence[int]
+    strides: Sequence[int]
+    dtype: torch.dtype
+    device: torch.device
+
+
+class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """While active, tensors have shapes and no values."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+        self._functional: dict[Any, bool] = {}
+        self._made: dict[Any, tuple[bool, list[_Layout | None]]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled meanwhile, and hiding each call takes a while
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        rule = RULES.get(func)
+        made = NotImplemented if rule is None else rule(self, func, args, named)
+        if made is not NotImplemented:
+            return made
+        key = self._key(func, args, named)
+        if key in self._made:
+            several, layouts = self._made[key]
+            tensors = [None if each is None else _laid(self, each) for each in layouts]
+            return tuple(tensors) if several else tensors[0]
+        made = super().__torch_dispatch__(func, types, args, named)
+        if key is not None:
+            several = isinstance(made, tuple)
+            outputs: list[Any] = list(made) if isinstance(made, tuple) else [made]
+            if _are_new(self, outputs, (args, named)):
+                layouts = [None if each is None else _layout(each) for each in outputs]
+                self._made[key] = several, layouts
+        return made
+
+    def _key(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """All that decides on the shapes of what a call makes; None where that is more than these."""
+        functional = self._functional.get(func)
+        if functional is None:
+            functional = self._functional[func] = _is_functional(func)
+        if not functional:
+            return None
+        parts = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+        known = _describe(self, args, parts) and _describe(self, kwargs.values(), parts)
+        return (*parts, *kwargs) if known else None
+
+
+Rule = Callable[[ShapeMode, Any, Any, Any], Any]
+
+
+def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A change of values: of numbers alone, and of tensors of the same shape and type."""
+    changed = args[0]
+    if not _is_plain(mode, changed):
+        return NotImplemented
+    for each in args[1:]:
+        if isinstance(each, torch.Tensor):
+            if not (
+                _is_plain(mode, each)
+                and each.dtype == changed.dtype
+                and each.shape == changed.shape
+            ):
+                return NotImplemented
+        elif not isinstance(each, (int, float)):
+            return NotImplemented
+    if not changed.dtype.is_floating_point or not kwargs.keys() <= {"alpha", "value", "generator"}:
+        return NotImplemented
+    return changed
+
+
+def _detach(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A view of all of it."""
+    of = args[0]
+    if not _is_plain(mode, of):
+        return NotImplemented
+    with in_kernel_invocation_manager(mode):
+        made = func(of)
+    return FakeTensor(mode, made, of.fake_device)
+
+
+def _batch_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Output, and mean and inverse deviation of each channel."""
+    inputs, weight, bias, mean, variance, training, *_ = args
+    given = [each for each in (inputs, weight, bias, mean, variance) if each is not None]
+    if not training or kwargs or not all(_is_float32(mode, each) for each in given):
+        return NotImplemented
+    channels = inputs.shape[1:2]
+    return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, channels, channels))
+
+
+def _batch_norm_backward(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Gradients of input, weight and bias."""
+    gradient, inputs, weight, mean, variance, kept_mean, kept, training, _, wanted = args
+    given = (gradient, inputs, weight, mean, variance, kept_mean, kept)
+    if not training or kwargs or not all(wanted):
+        return NotImplemented
+    if not all(_is_float32(mode, each) for each in given):
+        return NotImplemented
+    channels = inputs.shape[1:2]
+    return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, channels, channels))
+
+
+def _is_functional(func: Any) -> bool:
+    """True if calls make tensors of their own whose shapes follow from those of what they take."""
+    if func.namespace != "aten" or func.is_view or func._schema.is_mutable:
+        return False
+    return not {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(func.tags)
+
+
+def _describe(mode: ShapeMode, values: Iterable[Any], parts: list[Any]) -> bool:
+    """Appends what counts of the arguments of a call; False where one is of another kind."""
+    for each in values:
+        if isinstance(each, torch.Tensor):
+            if not _is_plain(mode, each):
+                return False
+            parts += (
+                each.shape,
+                each.stride(),
+                each.storage_offset(),
+                each.dtype,
+                each.fake_device,  # type: ignore[attr-defined]  # it is a FakeTensor
+            )
+        elif isinstance(each, (list, tuple)):
+            parts.append(len(each))
+            if not _describe(mode, each, parts):
+                return False
+        elif each is None or isinstance(each, _VALUES):
+            parts += (type(each), each)  # 1 and 1.0 are equal, and make other types
+        else:
+            return False
+    return True
+
+
+def _are_new(mode: ShapeMode, outputs: list[Any], given: Any) -> bool:
+    """True if tensors fill storages of their own, which nothing that a call was given lies in."""
+    tensors = [each for each in outputs if each is not None]
+    if not tensors or not all(_is_plain(mode, each) for each in tensors):
+        return False
+    storages = {each.untyped_storage()._cdata for each in tensors}
+    before = {each.untyped_storage()._cdata for each in tensors_in(given)}
+    return (
+        len(storages) == len(tensors)
+        and not storages & before
+        and all(each.untyped_storage().nbytes() == _bytes_of(_layout(each)) for each in tensors)
+    )
+
+
+def _layout(of: Any) -> _Layout:
+    return _Layout(tuple(of.shape), of.stride(), of.dtype, of.fake_device)
+
+
+def _bytes_of(layout: _Layout) -> int:
+    if 0 in layout.shape:
+        return 0
+    last = sum((n - 1) * stride for n, stride in zip(layout.shape, layout.strides, strict=True))
+    return (last + 1) * layout.dtype.itemsize
+
+
+def _laid(mode: ShapeMode, layout: _Layout) -> FakeTensor:
+    shape, strides, dtype, device = layout
+    empty = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+    return FakeTensor(mode, empty, device)
+
+
+def _is_plain(mode: ShapeMode, value: Any) -> bool:
+    """True of a dense fake tensor of this mode whose values are not known either."""
+    return (
+        type(value) is FakeTensor
+        and value.fake_mode is mode
+        and value.constant is None
+        and value.layout is torch.strided
+        and not (value.dtype.is_complex or value.is_quantized or value.is_neg())
+    )
+
+
+def _is_float32(mode: ShapeMode, value: Any) -> bool:
+    return _is_plain(mode, value) and value.dtype == torch.float32 and value.is_contiguous()
+
+
+def _empty(mode: ShapeMode, like: Any, shape: Any) -> FakeTensor:
+    return FakeTensor(mode, torch.empty(shape, dtype=like.dtype, device="meta"), like.fake_device)
+
+
+RULES: Final[dict[Any, Rule]] = {
+    **dict.fromkeys(
+        (
+            aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.mul_.Tensor, aten.mul_.Scalar, aten.div_.Tensor,
+            aten.addcmul_.default, aten.addcdiv_.default, aten.lerp_.Scalar, aten.sqrt_.default, aten.relu_.default,
+            aten.hardtanh_.default, aten.zero_.default, aten.fill_.Scalar, aten.normal_.default, aten.uniform_.default,
+        ),
+        _in_place,
+    ),
+    aten.detach.default: _detach,
+    aten.native_batch_norm.default: _batch_norm,
+    aten.native_batch_norm_backward.default: _batch_norm_backward,
+}  # fmt: skip

@@ -1,0 +1,139 @@
+"""Short ways for fake tensors give what torch's own mode gives: shapes, strides, types and storages."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.nn import functional
+
+from wattstep.engines.torch.fake import ShapeMode
+from wattstep.engines.torch.memory import finding_tensors, tensors_in, tensors_there
+
+
+def normalized(inputs: Tensor) -> list[Any]:
+    module = torch.nn.BatchNorm2d(inputs.shape[1], dtype=inputs.dtype)
+    made = module(inputs)
+    made.sum().backward()
+    twice = torch.nn.BatchNorm2d(inputs.shape[1], affine=False, dtype=inputs.dtype)(made)
+    still = module.eval()(inputs)
+    return [made, twice, still, inputs.grad, module.weight.grad, module.running_mean]
+
+
+def convolved(inputs: Tensor) -> list[Any]:
+    module = torch.nn.Conv2d(inputs.shape[1], 8, 3, stride=2, padding=1, dtype=inputs.dtype)
+    made = functional.relu(module(inputs), inplace=True)
+    (made + made).sum().backward()
+    return [made, inputs.grad, module.weight.grad, made.detach()[:, 1:]]
+
+
+def updated(inputs: Tensor) -> list[Any]:
+    module = torch.nn.Linear(inputs.shape[-1], 3, dtype=inputs.dtype)
+    optimizer = torch.optim.AdamW(module.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        module(inputs).sum().backward()
+        optimizer.step()
+    return [module.weight, *optimizer.state[module.weight].values()]
+
+
+def mixed(inputs: Tensor) -> list[Any]:
+    whole = torch.ones(3, dtype=torch.int64)
+    counted = torch.tensor(0)
+    counted.add_(1)
+    return [
+        whole.add_(2), whole + 1, whole + 1.5, inputs.detach().add_(1), inputs.detach().mul_(inputs.detach()),
+        inputs.detach()[..., :1] + inputs.detach(), inputs.split(1, dim=-1), inputs.transpose(-1, -2).clone(),
+        int(counted), inputs.expand(2, *inputs.shape), functional.dropout(inputs), inputs.unbind(0),
+    ]  # fmt: skip
+
+
+def facts(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [facts(each) for each in value]
+    if not isinstance(value, Tensor):
+        return value
+    storage = value.untyped_storage()
+    return (
+        tuple(value.shape), value.stride(), value.dtype, value.device, value.storage_offset(), storage.nbytes(),
+        value.requires_grad, value.is_leaf,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: tensor,
+        lambda tensor: tensor.contiguous(memory_format=torch.channels_last),
+        lambda tensor: tensor.to(torch.bfloat16),
+        lambda tensor: tensor.transpose(2, 3),
+    ],
+)
+def test_short_ways_give_what_torch_gives(
+    work: Callable[[Tensor], list[Any]], change: Callable[[Tensor], Tensor]
+) -> None:
+    made = []
+    for mode in (FakeTensorMode(allow_non_fake_inputs=True), ShapeMode(), ShapeMode()):
+        with mode:
+            for _ in range(2):  # the second time it is known
+                inputs = change(torch.randn(4, 3, 6, 6)).detach().requires_grad_()
+                made.append(facts(work(inputs)))
+    assert all(each == made[0] for each in made)
+
+
+def test_views_lie_in_the_storage_that_they_are_of() -> None:
+    with ShapeMode():
+        of = torch.randn(4, 3)
+        again = of.detach()
+        assert again.untyped_storage()._cdata == of.untyped_storage()._cdata
+        assert (of + of).untyped_storage()._cdata != (of + of).untyped_storage()._cdata
+
+
+def test_values_that_are_known_stay_known_and_others_are_refused() -> None:
+    with ShapeMode():
+        number = torch.tensor(2.0)
+        number.add_(1)
+        number.mul_(2)
+        assert number.item() == 6
+        with pytest.raises(DataDependentOutputException):
+            torch.randn(1).add_(1).item()
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    with ShapeMode(), pytest.raises(RuntimeError):
+        torch.randn(3).add_(torch.randn(4))
+
+
+def test_tensors_are_found_in_sequences_and_mappings_in_their_order() -> None:
+    one, two, three = (torch.zeros(1) for _ in range(3))
+    found = tensors_in(((one, 7, None), {"a": [two], "b": "text"}, three))
+    assert [id(each) for each in found] == [id(one), id(two), id(three)]
+
+
+@pytest.mark.parametrize("set_aside", [False, True])
+def test_tensors_are_found_wherever_garbage_collection_has_them(set_aside: bool) -> None:
+    old = torch.zeros(1)
+    if set_aside:
+        gc.freeze()
+    try:
+        with finding_tensors() as there:
+            gc.collect()
+            new, gone = torch.zeros(2), torch.zeros(3)
+            number = id(gone)
+            found = {id(each) for each in there()}
+            assert id(new) in found
+            assert number in found
+            assert set_aside or id(old) in found
+            del gone
+            assert sum(each.numel() == 3 for each in there()) == sum(
+                each.numel() == 3 for each in tensors_there()
+            )
+    finally:
+        gc.unfreeze()
+    assert id(old) in {id(each) for each in tensors_there()}

@@ -37,6 +37,9 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     ),
     "boards.table:Board.gpu": "a table of a board's TOML, printed as it is",
     "boards.table:Board.memory_controller": "a table of a board's TOML, printed as it is",
+    "engines.exported.folder:ExportedOptimizer.options": (
+        "hyperparameters of any optimizer, by their usual names"
+    ),
     "engines.torch.precision:Scaling.load_state_dict": (
         "torch's own document of a scaler, in a checkpoint"
     ),

@@ -13,6 +13,7 @@ from wattstep.schema.views import VIEWS
 if TYPE_CHECKING:
     from wattstep import devices as devices
     from wattstep.api import compare as compare
+    from wattstep.api import compare_by as compare_by
     from wattstep.api import explain as explain
     from wattstep.api import export as export
     from wattstep.api import plan as plan
@@ -39,6 +40,7 @@ _PUBLIC = {
     "WattstepCallback": "wattstep.integrations",
     "WattstepError": "wattstep.errors",
     "compare": "wattstep.api",
+    "compare_by": "wattstep.api",
     "explain": "wattstep.api",
     "export": "wattstep.api",
     "load": "wattstep.run",

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from wattstep.insight.compare.by_facet import ByFacet
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
-    from wattstep.plan import Plan, Study
+    from wattstep.plan import Budget, Plan, Study
     from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
@@ -152,6 +153,36 @@ def compare(
     return compare_all(compared_sides, metric, meant, on_read)
 
 
+def compare_by(
+    facet: str,
+    runs: RunPath | RunReport | Sequence[RunPath | RunReport],
+    *,
+    on_read: Callable[[int, int], None] | None = None,
+) -> ByFacet:
+    """Compares runs by one facet, a row for each configuration of all others.
+
+    >>> by_engine = wattstep.compare_by("engine", "runs")            # doctest: +SKIP
+
+    Args:
+        facet: What the columns differ in: "engine", "threads", "batch", "device", ...
+        runs: Runs, or folders of runs.
+        on_read: As of `compare`.
+
+    Raises:
+        InvalidValueError: There is no such facet, or all runs are alike in it.
+        DamagedRunError: A run cannot be read.
+    """
+    from wattstep.insight.compare.by_facet import compare_by as compare_by_facet
+    from wattstep.insight.compare.configuration import check_across
+    from wattstep.insight.compare.sides import runs_in, sides_among
+    from wattstep.schema.run_report import RunReport
+
+    check_across([facet])
+    given = _runs(runs)
+    each = [run for one in given for run in ([one] if isinstance(one, RunReport) else runs_in(one))]
+    return compare_by_facet(facet, sides_among(each, "what is given"), on_read)
+
+
 def explain(
     run: Run | RunReport | RunPath, sections: Sequence[str] = (), *, beside: Sequence[Run] = ()
 ) -> tuple[Section, ...]:
@@ -247,7 +278,7 @@ def predict(
         lora=lora,
         offload=offload,
     )
-    captured = engines.find("torch").capture(source, preparation, precision)
+    captured = engines.find("torch").capture(source, preparation, precision, evaluated=True)
     predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
     if like:
         from wattstep.run import load
@@ -293,8 +324,8 @@ def plan(
     *,
     device: str,
     samples: int,
-    every: str | None = None,
-    budget: str = "",
+    every: str | float | None = None,
+    budget: str | Budget | None = None,
     batch: int | None = None,
     allow: Sequence[str] = (),
     least: str | None = None,
@@ -315,8 +346,8 @@ def plan(
         workload: Name of one of the suite; or a torch module, or a function that gives one.
         device: Name of the device, or the path of its file; see `wattstep devices`.
         samples: That a session trains on.
-        every: How often there is a session: "day", "6 h"; None: once.
-        budget: Limits of a session: "battery 5 %, 30 min, 45 °C, 2 GiB".
+        every: How often there is a session: "day", "6 h", or a number of seconds; None: once.
+        budget: Limits of a session: "battery 5 %, 30 min, 45 °C, 2 GiB", or a `wattstep.plan.budget.Budget`; None: none.
         batch: Samples of an update; None: for which the workload's learning rate is right, 16 where it does
             not say, and no more than `samples`.
         allow: What may change that changes the mathematics: names of `wattstep.plan.ALLOWED`.
@@ -373,8 +404,8 @@ def plan_training(
     *,
     device: str,
     samples: int,
-    every: str | None,
-    budget: str,
+    every: str | float | None,
+    budget: str | Budget | None,
     update: int | None,
     allow: frozenset[str],
     least: str | None,
@@ -399,7 +430,7 @@ def plan_training(
     from wattstep.predict import check_device
     from wattstep.schema.workload import PRECISIONS, ModuleSource, Preparation
 
-    where, limits = devices.find(device), Budget.parse(budget)
+    where, limits = devices.find(device), Budget.of_any(budget)
     check_device(where, engine=engine, precision=precision)
     for name, number in (("samples", samples), ("batch", update)):
         if number is not None and number < 1:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.agent.boards import agent_in, python, run_in
 from tests.agent.test_tracing import STUBBED
 from tests.refusals import refused
+from tests.wording import saying
 
 import wattstep
 from wattstep.errors import WattstepError
@@ -213,7 +214,7 @@ def test_a_garbled_window_is_a_note_and_the_windows_after_it_count(
     plain, run = opened(recording, place), opened(folder, place)
     assert plain is not None
     assert run is not None
-    assert any("1 lines of windows.jsonl are garbled" in note for note in run.info.notes)
+    assert saying(run.info.notes, "windows.jsonl", 1)
     assert set(plain.info.notes) < set(run.info.notes)
 
 
@@ -238,7 +239,7 @@ def test_garbled_times_by_layer_cost_their_step_alone(
     (folder / "traces" / first["file"]).write_text(layers)
     run = opened(folder, place)
     assert run is not None
-    assert any(f"the trace of step {first['step']} is left out" in note for note in run.info.notes)
+    assert saying(run.info.notes, f"step {first['step']}", "left out")
 
 
 def test_a_garbled_journal_is_named_as_the_user_knows_it(recording: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.agent.boards import HERE, python
 from tests.agent.test_tracing import STUBBED
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
 from wattstep.remote.agent.joining import join
@@ -114,7 +115,7 @@ def test_a_script_is_recorded_there_and_nothing_stays(
     assert len(pq.read_table(path / "operations.parquet")) > 0
     assert "__main__ 60 ['script.py', '3']" in capfd.readouterr().err
     assert list(shell.folder.iterdir()) == []
-    assert any("nothing is installed there" in line for line in said)
+    assert saying(said, "nothing is installed")
     document = json.loads((path / "run.json").read_text())
     assert document["environment"]["python"].startswith("3.6")
     assert str(tmp_path) not in (path / "run.json").read_text()
@@ -177,7 +178,7 @@ def test_ctrl_c_here_ends_the_script_there_and_keeps_what_was_recorded(tmp_path:
     assert code == 130
     document = json.loads((path / "run.json").read_text())
     assert document["state"] == "closed"
-    assert "the script was ended (SIGTERM)" in document["notes"]
+    assert saying(document["notes"], "SIGTERM")
     assert len(pq.read_table(path / "steps.parquet")) > 6  # those before the first window
     assert list(shell.folder.iterdir()) == []
 
@@ -380,7 +381,7 @@ def test_an_answer_that_is_lost_costs_nothing(tmp_path: Path, lost: str) -> None
     assert shell.times == 0
     assert code == 5
     assert len(pq.read_table(path / "steps.parquet")) == 20  # it was started once
-    assert sum("the board answers again" in line for line in said) == 1
+    assert len(saying(said, "answers again")) == 1
     assert list(shell.folder.iterdir()) == []
 
 
@@ -392,7 +393,7 @@ def test_a_folder_that_cannot_be_removed_is_said_and_the_run_is_here(tmp_path: P
     )  # fmt: skip
     assert code == 5
     assert len(pq.read_table(path / "steps.parquet")) == 20
-    assert any("the run is here, but /" in line and "remove it there" in line for line in said)
+    assert saying(said, "but /", "remove it there")
 
 
 @pytest.mark.parametrize("lost", ["mkdir -p", " look"])

@@ -17,6 +17,7 @@ import pytest
 from tests.agent.boards import agent_for_here, agent_in, agent_json, python, run_in
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S, gone, until
+from tests.wording import saying
 
 import wattstep
 from wattstep.errors import DamagedRunError, RunExistsError
@@ -309,7 +310,7 @@ def test_on_a_disk_that_is_full_the_recording_is_closed_and_says_so(tmp_path: Pa
     assert not (tmp_path / "out/agent.json.tmp").exists()
     document = json.loads((join(tmp_path / "out", tmp_path / "run") / "run.json").read_text())
     assert document["state"] == "closed"
-    assert "recording ended early: No space left on device" in document["notes"]
+    assert saying(document["notes"], os.strerror(errno.ENOSPC))
     assert "marks" in document["lost"]
     assert document["target"] == "agent"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.wording import assert_says
 
 from wattstep.recorded.clock_error import ClockError
 from wattstep.recorded.curves import Curve, curve_of_gauge
@@ -62,7 +63,7 @@ def test_the_training_is_charged_for_its_own_cpu_time_by_hand(cores: float, joul
     assert joules(source) == pytest.approx(joule)
     assert source.status is Status.MODELLED
     assert "power model vcpu: 3.5 W" in source.source
-    assert "of it 0.74 W as its share of the idle power" in source.source
+    assert_says(source.source, "0.74 W", "idle power")
     assert "not measured" in (source.note or "")
 
 
@@ -77,7 +78,7 @@ def test_of_a_busy_core_s_power_the_dynamic_part_is_what_idle_cores_lack() -> No
 def test_the_model_says_what_it_is_blind_to() -> None:
     # It gives no limit below which energy is missing: it shares by time, and says so.
     source = modelled(busy(0.5), VCPU, "perf")
-    assert "read every 10 ms: what is shorter shares the power" in (source.note or "")
+    assert_says(source.note, "10 ms")
     assert source.carries_s == 0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wording import assert_says
 
 from wattstep.recorded.refresh import Refresh, refresh, resolution_of, written_unit
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -93,9 +94,9 @@ def test_a_value_that_hardly_changes_has_no_interval_and_says_how_often_it_chang
     t_ns = np.arange(1000, dtype=np.int64) * 10_000_000
     seen = found(t_ns, np.where(t_ns < 5 * 10**9, 3.0, 3.4))
     assert seen.interval.value is None
-    assert seen.interval.reason == "the value changed 1 times in 9.99 s"
+    assert_says(seen.interval.reason, "1 times", "9.99 s")
     assert seen.resolution is None
-    assert found(t_ns[:1], np.ones(1)).interval.reason == "fewer than two samples"
+    assert_says(found(t_ns[:1], np.ones(1)).interval.reason, "two samples")
 
 
 def test_failed_reads_and_holes_are_no_updates() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.wording import assert_says
 
 from wattstep.device.thermal_model import ThermalModel, fit_thermal_model
 from wattstep.recorded.curves import Curve, curve_of_gauge
@@ -134,7 +135,7 @@ def test_without_power_the_training_alone_gives_the_time_constant(
         assert isinstance(model, ThermalModel), model
         errors.append(abs(model.time_constants[0].value / tau - 1))
         assert model.resistance is None
-        assert model.no_resistance == "power was not measured"
+        assert_says(model.no_resistance, "power", "not measured")
     assert len(errors) > 10
     assert max(errors) < 0.1
 
@@ -178,19 +179,19 @@ def test_an_ambient_temperature_gives_the_resistance_where_power_is_constant() -
     assert known.resistance is not None
     assert known.resistance.value == pytest.approx(4.0, rel=0.03)
     assert unknown.resistance is None
-    assert "ambient temperature is not known" in unknown.no_resistance
+    assert "ambient temperature" in unknown.no_resistance
 
 
 def test_a_record_shorter_than_a_time_constant_says_so() -> None:
     found = simulate([(5.0, 2000.0)], 100).fit(blind=True)
     assert isinstance(found, str)
-    assert "shorter than one time constant" in found
+    assert "one time constant" in found
 
 
 def test_a_temperature_that_stands_still_has_no_model() -> None:
     found = simulate([(0.1, 50.0)], 300, noise=0.0).fit()
     assert isinstance(found, str)
-    assert "too little beside the sensor's steps of 0.5 °C" in found
+    assert_says(found, "0.5 °C")
     t_ns = BEGIN_NS + 10**9 * np.arange(100)
     flat = fit_thermal_model(t_ns, np.full(100, 40.0), None, training_ns=(t_ns[0], t_ns[-1]))
     assert isinstance(flat, str)
@@ -212,7 +213,7 @@ def test_too_few_temperatures_are_said_to_be_too_few() -> None:
     found = fit_thermal_model(
         trace.t_ns[:5], trace.temperature[:5], trace.energy, training_ns=trace.training_ns
     )
-    assert found == "5 temperatures are too few: 20 are needed"
+    assert_says(found, "5 temperatures", 20)
 
 
 def throttling(limit: float, seed: int = 0) -> tuple[Trace, int]:

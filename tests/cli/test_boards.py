@@ -52,7 +52,7 @@ def test_the_list_names_each_board_with_its_total() -> None:
     shown = wattstep("boards").stdout
     for name in names():
         assert name in shown
-    assert "none: no power sensor" in shown
+    assert "no power sensor" in shown
 
 
 def test_one_board_shows_its_table_in_plain_words() -> None:

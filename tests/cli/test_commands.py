@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from wattstep.cli import KEPT
 from wattstep.run import load
 
 METRICS = (
@@ -222,7 +223,7 @@ def test_ctrl_c_ends_a_run_with_130_and_keeps_it(tmp_path: Path) -> None:
         out, err = child.communicate(timeout=60)
     assert child.returncode == 130
     assert out == ""
-    assert err == "wattstep: stopped; what was recorded is kept\n"
+    assert err == f"wattstep: stopped{KEPT}\n"
     run = load(tmp_path / "runs" / "r")
     assert run.info.state == "closed"
     assert not run.metrics()["step_time"].missing

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.command_line import wattstep as called
+from tests.wording import assert_says, saying
 
 from wattstep import devices
 
@@ -45,17 +46,17 @@ def test_the_list_has_each_device_once_with_its_estimates_marked() -> None:
     assert re.split(r"\s{2,}", tx2.strip())[:7] == [
         "jetson-tx2", "8.24 GB", "6.52 GB", "666 GFLOP/s gpu", "59.7 GB/s", "1.80 W", "~13.0 W",
     ]  # fmt: skip
-    assert lines[-1] == "~ is an estimate. Ranges and sources: wattstep devices NAME"
+    assert_says(lines[-1], "~", "estimate", "wattstep devices NAME")
 
 
 def test_one_device_shows_each_value_with_range_basis_and_source() -> None:
     shown = " ".join(wattstep("devices", "tx2").stdout.split())
     for _, _, value in devices.find("jetson-tx2").values():
         assert value.source in shown
-    assert "usable 6.52 GB 6.48 to 6.55 published raw data of perf4sight" in shown
-    assert "parts.gpu.dynamic 5.50 W 3.70 to 7.20 estimate 3.98 W is the highest" in shown
+    assert "usable 6.52 GB 6.48 to 6.55 published" in shown
+    assert "parts.gpu.dynamic 5.50 W 3.70 to 7.20 estimate 3.98 W" in shown
     assert "size 8.24 GB exact datasheet boards/jetson-tx2.toml" in shown
-    assert "power leaves out the carrier board" in shown
+    assert_says(shown, "carrier board")
     assert "modes.MAXQ 0 cores of cpu-denver clocks.gpu 850 MHz exact" in shown
     assert "processors.gpu Pascal GPU (GP10B), 256 cores" in shown
 
@@ -77,10 +78,10 @@ def test_a_file_of_one_s_own_says_what_it_lacks_and_steers_no_terminal(tmp_path:
     path.write_text(MINE, encoding="utf-8")
     done = wattstep("devices", path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("mine: A board of mine")
-    assert "size 4.00 GB 3.90 to 4.10 calibration its label" in " ".join(done.stdout.split())
-    assert "kinds what would tell: a fit to trainings" in " ".join(done.stdout.split())
-    assert "what would tell: its rails or a power meter, read idle and at full load" in done.stdout
+    assert_says(done.stdout.splitlines()[0], "mine:", "A board")
+    assert "size 4.00 GB 3.90 to 4.10 calibration" in " ".join(done.stdout.split())
+    assert saying(done.stdout.splitlines(), "kinds", "what would tell")
+    assert_says(done.stdout, "power meter")
     assert not set("\x1b\x07") & set(done.stdout)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.cli.doctor import _show, _total, doctor
 from wattstep.recorded.series import NO_SENSOR
@@ -33,12 +34,12 @@ def test_a_replayed_recording_is_diagnosed_like_a_machine(log: Path) -> None:
     assert power["update_interval"] == pytest.approx(0.05, rel=0.01)
     assert power["resolution_seen"] == pytest.approx(0.25)
     assert not sensors["cpu"]["present"]
-    assert sensors["cpu"]["reason"] == "not sampled: the sensors of bench.csv are replayed"
+    assert_says(sensors["cpu"]["reason"], "bench.csv", "replayed")
     assert sensors["process_memory"]["present"]
     assert found["target"] == "replay:bench.csv"
     assert found["total"]["status"] == "replayed"
     assert "power" in found["total"]["source"]
-    assert found["notes"][0].startswith("sensors replayed from bench.csv: its power does not")
+    assert_says(found["notes"][0], "replayed from bench.csv", "power does not")
     assert str(log.parent) not in json.dumps(found)
 
 
@@ -47,9 +48,9 @@ def test_doctor_says_whose_sensors_they_are_and_what_makes_the_total(
 ) -> None:
     doctor(target=f"replay:{log}", full=True)
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
-    assert "sensors: recording bench.csv (plain CSV, machine not known)" in shown
-    assert "its power does not belong to this training" in shown
-    assert "power in all (replayed): column power of plain CSV, replayed from bench.csv" in shown
+    assert "sensors: recording bench.csv (plain CSV" in shown
+    assert_says(shown, "does not belong")
+    assert_says(shown, "in all (replayed)", "column power", "replayed from bench.csv")
     # In columns, or in a line where these have no room, which goes with the machine's numbers.
     between = r"(?: | \(smallest change )250 mW(?: |, new value every )"
     assert re.search(rf" gpu:? [23](\.\d+)? W{between}(50|49\.\d|50\.\d) ?ms", shown), shown
@@ -62,9 +63,8 @@ def test_a_target_that_nobody_knows_is_refused_at_once() -> None:
 
 def test_doctor_does_not_point_to_itself() -> None:
     total = {"source": None, "note": NO_SENSOR}
-    assert _total(total) == (
-        "no total of power: no power sensor was found: --power-model vcpu models power"
-    )
+    assert_says(_total(total), "no power sensor", "--power-model vcpu")
+    assert "doctor" not in _total(total)
 
 
 def _diagnosis(cores: int) -> Any:
@@ -108,7 +108,7 @@ def test_a_machine_of_many_cores_takes_one_screen_and_in_full_every_channel(
     _show(_diagnosis(cores=64), full=True)
     full = capsys.readouterr().out
     assert all(f"cpu{n}.frequency" in full for n in range(64))
-    assert "no /sys/class/number9 on this machine" in " ".join(full.split())
+    assert "/sys/class/number9" in " ".join(full.split())
     assert max(map(len, full.splitlines())) <= width
 
 

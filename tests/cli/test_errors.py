@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.testing  # noqa: F401 - typer loads before standard streams are captured
+import typer.testing
 from tests.command_line import wattstep as here
 from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
+from tests.wording import assert_says
 
-from wattstep.cli import COMMANDS, run_command_line
+from wattstep.cli import COMMANDS, UNREAD, UNRECORDED, _app, run_command_line
 from wattstep.errors import RecordingError
 
 
@@ -52,6 +55,62 @@ def one_line(ended: Ended) -> str:
     assert lines[0].startswith("wattstep: ")
     assert "Traceback" not in ended.err
     return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["attach"], ["wattstep attach PID"]),
+        (["targets"], ["wattstep targets TARGET"]),
+        (["calibrate"], ["wattstep calibrate RUN --meter FILE"]),
+        (["calibrate", "run"], ["wattstep calibrate RUN --meter FILE", "CSV"]),
+        (["agent"], ["wattstep agent --output FILE"]),
+        (["daily"], ["wattstep daily WORKLOAD"]),
+        (["memory"], ["wattstep memory NAME..."]),
+        (["fits", "--batch", "4"], ["wattstep fits NAME...", "suite"]),
+        (["predict"], ["wattstep predict WORKLOAD|FILE.py:make"]),
+        (["plan"], ["wattstep plan WORKLOAD|FILE.py:make"]),
+        (["compare"], ["wattstep compare A B", "--with"]),
+        (["observe"], ["wattstep observe RUN..."]),
+        (["export"], ["wattstep export RUN..."]),
+    ],
+)
+def test_what_has_to_be_written_is_one_line(
+    command: Any, arguments: list[str], words: list[str]
+) -> None:
+    assert_says(one_line(command(*arguments)), *words)
+    _, document = told(command(*arguments, "--json"))
+    assert document["id"] == "missing-argument"
+
+
+def test_no_command_can_be_left_without_what_it_needs_in_more_than_a_line(command: Any) -> None:
+    whole: Any = typer.main.get_command(_app(COMMANDS))
+    needing = {
+        name for name, each in whole.commands.items() if any(p.required for p in each.params)
+    }
+    assert needing >= {"fits", "memory", "daily", "attach", "targets", "calibrate", "agent"}
+    for name in needing:
+        one_line(command(name))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["devices"], ["devices", "--json"], ["boards"], ["show", "run"], ["--help"]]
+)
+def test_a_pipe_that_nobody_reads_on_ends_a_command_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    make_run(tmp_path / "run", [])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
+    read, write = os.pipe()
+    os.close(read)
+    errors = io.StringIO()
+    with os.fdopen(write, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        monkeypatch.setattr(sys, "stderr", errors)
+        assert run_command_line() == UNREAD == 128 + signal.SIGPIPE
+        monkeypatch.undo()
+    assert errors.getvalue() == ""
 
 
 def told(ended: Ended) -> tuple[str, dict[str, Any]]:
@@ -194,7 +253,7 @@ def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     monkeypatch.setattr("wattstep.remote.ssh.board.open_execution_host", stopped)
     ended = command("run", "lenet", "--target", "ssh://board")
     assert (ended.code, ended.out) == (130, "")
-    assert ended.err == "wattstep: stopped before anything of this run was recorded\n"
+    assert ended.err == f"wattstep: stopped{UNRECORDED}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -218,7 +277,7 @@ def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
     (run,) = document["runs"]
     assert run["run"] == str(tmp_path / "runs" / "one")
     assert (document["id"], document["kind"]) == ("remote-disk-full", "RecordingError")
-    assert line == f"wattstep: {document['error']}" == "wattstep: no room is left"
+    assert line == f"wattstep: {document['error']}"
 
 
 def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:
@@ -271,7 +330,7 @@ def test_a_folder_of_folders_of_runs_says_what_to_give(command: Any, tmp_path: P
     (tmp_path / "runs" / "before" / "lenet-1").mkdir(parents=True)
     (tmp_path / "runs" / "before" / "lenet-1" / "run.json").touch()
     line = one_line(command("report", "runs"))
-    assert line.endswith("runs is not a run, and holds none; runs/before does: give runs/*")
+    assert_says(line, "runs/before", "runs/*")
 
 
 def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:

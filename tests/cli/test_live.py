@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.faults.conftest import Trainer, trainer  # noqa: F401 - a fixture
 from tests.refusals import id_in
 from tests.waiting import until
+from tests.wording import assert_says
 
 import wattstep
 
@@ -32,7 +33,7 @@ for step in range(40):
     model(torch.ones(2, 8)).square().mean().backward()
     optimizer.step()
     time.sleep(0.02)
-print("printed by the script", flush=True)
+print("printed there", flush=True)
 print("said by the script", file=sys.stderr, flush=True)
 """
 
@@ -116,7 +117,7 @@ def test_without_a_terminal_lines_are_shown_until_the_run_is_over(
     one.finish()
     out, errors = viewer.communicate()
     assert (viewer.returncode, out) == (0, "")
-    assert "the recording is over (closed)" in errors
+    assert_says(errors, "(closed)")
     assert "\x1b" not in errors
 
 
@@ -148,7 +149,7 @@ def test_a_script_has_the_view_and_what_it_printed_comes_afterwards(tmp_path: Pa
     during, _, after = view.seen.partition(LEFT)
     assert ENTERED in during
     assert b"by the script" not in during
-    assert b"printed by the script" in after
+    assert b"printed there" in after
     assert b"said by the script" in after
     info = wattstep.load(tmp_path / "it").info
     assert info.asked == {"steps": 40}
@@ -156,11 +157,11 @@ def test_a_script_has_the_view_and_what_it_printed_comes_afterwards(tmp_path: Pa
 
 def test_a_script_without_a_terminal_is_left_alone_and_told_so(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("print('printed by the script')")
+    script.write_text("print('printed there')")
     done = told("profile", "--live", "--out", str(tmp_path), "--name", "it", str(script))
     assert done.returncode == 0, done.stderr
     assert "--live needs a terminal" in done.stderr
-    assert "printed by the script" in done.stdout
+    assert "printed there" in done.stdout
 
 
 def test_a_training_of_ours_has_the_view_and_then_its_table(tmp_path: Path) -> None:

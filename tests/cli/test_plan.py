@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import id_in
+from tests.wording import assert_says
 
 from wattstep.cli import run_command_line
 
@@ -67,12 +68,13 @@ def test_a_plan_s_run_has_predicted_beside_measured(command: object, tmp_path: P
         capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path,
     )  # fmt: skip
     assert trained.returncode == 0, trained.stderr
-    assert "--processor cpu in place of the plan's cuda" in trained.stderr
+    assert_says(trained.stderr, "--processor cpu", "plan's cuda")
     (run,) = json.loads(trained.stdout)["runs"]
     assert (run["workload"], run["batch_size"]) == ("lenet", 16)
     planned = run["planned"]
     assert planned["device"] == "jetson-orin-nano"
-    assert planned["changed"] == ["processor cpu in place of cuda"]
+    (changed,) = planned["changed"]
+    assert_says(changed, "processor cpu", "cuda")
     rows = {row["metric"]: row for row in planned["rows"]}
     assert rows["step_time"]["predicted"] == document["chosen"]["figures"]["step_time"]
     assert rows["step_time"]["measured"]["value"] == run["metrics"]["step_time"]["value"]
@@ -80,7 +82,7 @@ def test_a_plan_s_run_has_predicted_beside_measured(command: object, tmp_path: P
     (folder,) = (tmp_path / "runs").iterdir()
     code, out, _ = command("show", str(folder))  # type: ignore[operator]
     assert code == 0
-    assert "Predicted by its plan" in out
+    assert "Predicted by" in out
     assert "inside?" in out
 
 
@@ -112,9 +114,9 @@ def test_nothing_that_fits_is_told_and_nothing_is_written(command: object, tmp_p
         "plan", *ASKED, "--budget", "1 s, 26 °C", "-o", "plan.json"
     )
     assert code == 2
-    assert "No plan: none of" in out
-    assert "What would change that" in out
-    assert "nothing is written to plan.json" in errors
+    assert "No plan:" in out
+    assert "would change that" in out
+    assert_says(errors, "plan.json")
     assert not (tmp_path / "plan.json").exists()
 
 

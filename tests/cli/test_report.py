@@ -122,7 +122,7 @@ def test_a_damaged_run_of_a_sweep_is_listed_and_the_others_are_shown(
     (damaged,) = document["damaged"]
     assert (damaged["run"], document["failures"]) == ("batch-4", [])
     assert "left out" in told.err
-    assert "Runs that cannot be shown" in page.read_text()
+    assert 'class="unreadable"' in page.read_text()
     assert "Batch 64" in page.read_text()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.refusals import id_in, refused
+from tests.wording import assert_says
 
 from wattstep.cli.options import ask_ambient
 from wattstep.run import load
@@ -42,7 +43,9 @@ def ask(answer: str, given: float | None = None, **changed: Any) -> tuple[float 
     ("answer", "value"), [("21.5\n", 21.5), ("21,5 °C\n", 21.5), ("-3\n", -3.0), ("\n", None)]
 )
 def test_the_ambient_temperature_is_asked_for_once(answer: str, value: float | None) -> None:
-    assert ask(answer) == (value, "Ambient temperature in °C (Enter: unknown): ")
+    temperature, question = ask(answer)
+    assert temperature == value
+    assert_says(question, "°C", "unknown")
 
 
 def test_nobody_is_asked_who_said_it_does_not_need_it_or_is_not_there() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.command_line import wattstep
 from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
+from tests.wording import assert_says
 
 from wattstep.cli import run_command_line
 
@@ -29,15 +30,13 @@ def test_what_is_no_plain_file_is_named_with_its_reason(
     (path / "notes").mkdir()
     os.mkfifo(path / "pipe")
     text = shown(capfd, monkeypatch, str(path)).splitlines()
-    assert text[-3:] == [
-        "not looked into: link: it is a link",
-        "not looked into: notes: it is a folder",
-        "not looked into: pipe: it is no plain file",
-    ]
+    reasons = {"link": "link", "notes": "folder", "pipe": "plain file"}
+    for line, (name, reason) in zip(text[-3:], reasons.items(), strict=True):
+        assert_says(line, f"{name}: ", reason)
     document = json.loads(shown(capfd, monkeypatch, str(path), "--json"))
-    assert document["left_out"] == {
-        "link": "it is a link", "notes": "it is a folder", "pipe": "it is no plain file"
-    }  # fmt: skip
+    assert list(document["left_out"]) == list(reasons)
+    for name, reason in reasons.items():
+        assert_says(document["left_out"][name], reason)
     assert document["files"]["steps.parquet"] == (path / "steps.parquet").stat().st_size
     assert not set(document["left_out"]) & set(document["files"])
 

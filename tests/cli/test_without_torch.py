@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.wording import assert_says
 
 import wattstep
 
@@ -87,7 +88,7 @@ def answer(python: Path, *arguments: str, cwd: Path) -> Any:
 
 def test_the_environment_has_no_torch(python: Path) -> None:
     done = subprocess.run([str(python), "-c", "import torch"], capture_output=True, text=True)
-    assert "No module named 'torch'" in done.stderr
+    assert_says(done.stderr, "ModuleNotFoundError", "'torch'")
 
 
 def test_the_facts_of_a_workload_are_told_and_what_is_not_counted_is_said(
@@ -98,9 +99,9 @@ def test_the_facts_of_a_workload_are_told_and_what_is_not_counted_is_said(
     assert row["input_shape"] == [3, 32, 32]
     assert row["published"] == {"classes": 1000, "image_size": 224, "parameters": None}
     assert row["parameters"] is None
-    assert row["not_counted"] == 'torch is not installed: pip install "wattstep[torch]"'
+    assert_says(row["not_counted"], 'pip install "wattstep[torch]"')
     page = command(python, "suite", "resnet50", cwd=tmp_path)
-    assert "torch is not installed" in page.stdout
+    assert_says(page.stdout, "torch", "not installed")
     table = command(python, "suite", "--quiet", cwd=tmp_path)
     assert table.returncode == 0
     assert "resnet50" in table.stdout
@@ -109,7 +110,7 @@ def test_the_facts_of_a_workload_are_told_and_what_is_not_counted_is_said(
 def test_a_training_is_refused_with_what_to_install(python: Path, tmp_path: Path) -> None:
     done = command(python, "run", "lenet", "--steps", "3", "--quiet", cwd=tmp_path)
     assert done.returncode == 2
-    assert 'torch is not installed: pip install "wattstep[torch]"' in done.stderr
+    assert_says(done.stderr, "torch", 'pip install "wattstep[torch]"')
 
 
 def test_doctor_looks_at_the_machine(python: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.comparison.made import figure, process, recorded
+from tests.wording import assert_says, saying
 
 from wattstep.insight.compare.answer import sentence
 from wattstep.insight.compare.claims import not_claimed
@@ -35,21 +36,17 @@ def test_one_run_of_each_says_what_cannot_be_claimed_and_why() -> None:
     found = compare_metric("step_time", side(0.10), side(0.20), STILL)
     words = sentence(found, (1, 1))
     assert found.verdict == "differs here"
-    assert words.startswith("Time: of these two runs, a step of B takes 9")
-    assert words.endswith(
-        "that is not shown to be the program's: two runs of one and the same program may differ as "
-        "much."
-    )
-    assert found.document()["not_claimed_because"] == [
-        "two runs of one and the same program may differ as much"
-    ]
+    assert "B takes 9" in words
+    (reason,) = found.document()["not_claimed_because"]
+    assert words.endswith(f"{reason}.")
 
 
 def test_a_reason_not_to_claim_a_difference_stands_in_the_first_sentence_alone() -> None:
     found = compare_metric("step_time", side(0.10), side(0.20), STILL)
     words = sentence(found, (1, 1), found.not_claimed)
-    assert "shown to be the program's" not in words
-    assert "two runs of one" not in words
+    assert "not shown" not in words
+    assert found.not_claimed
+    assert not any(reason in words for reason in found.not_claimed)
 
 
 def test_steps_that_differ_so_much_that_no_ratio_is_bounded_give_no_bare_less() -> None:
@@ -60,9 +57,7 @@ def test_steps_that_differ_so_much_that_no_ratio_is_bounded_give_no_bare_less() 
     )
     found = compare_metric("step_time", a, b, STILL)
     assert found.verdict == "not shown"
-    assert sentence(found, (1, 1)) == (
-        "Time: no difference that can be shown: steps of each differ too much."
-    )
+    assert_says(sentence(found, (1, 1)), "Time:", "no difference")
 
 
 def test_runs_that_other_work_disturbed_on_one_side_claim_nothing() -> None:
@@ -71,9 +66,7 @@ def test_runs_that_other_work_disturbed_on_one_side_claim_nothing() -> None:
     assert found.of_these == "higher"
     assert found.verdict == "differs here"
     assert judge(found, 0.05) == "cannot exclude"
-    assert "other work disturbed 0 % of the steps of A and 80 % of those of B" in sentence(
-        found, (3, 3)
-    )
+    assert_says(sentence(found, (3, 3)), "disturbed 0 %", "of A", "80 %", "of B")
 
 
 def test_runs_that_were_disturbed_alike_still_claim_by_their_spread() -> None:
@@ -105,5 +98,5 @@ def test_a_run_that_only_waited_took_no_more_cpu_time_and_it_is_said(waiting: Pa
     assert time.verdict == "differs here"
     assert cpu.verdict == "not shown"
     assert any(words.startswith("CPU time: no difference") for words in found.sentences)
-    assert any("the rest is waiting, for other programs" in words for words in found.sentences)
+    assert saying(found.sentences, "for other programs")
     assert json.dumps(found.document()["metrics"]["step_time"]["verdict"]) == '"differs here"'

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.comparison.made import recorded
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.insight.compare.gate import Gate, hold
 from wattstep.insight.compare.sides import gathered
@@ -34,9 +35,7 @@ def test_a_regression_beyond_the_tolerance_fails(runs: Path) -> None:
     assert gate.metrics["step_time"].outcome == "regression"
     assert gate.metrics["energy_per_step"].outcome == "regression"
     assert gate.exit_code == 1
-    assert gate.metrics["step_time"].line.startswith(
-        "step_time: regression; +20 %. A step of B takes"
-    )
+    assert_says(gate.metrics["step_time"].line, "step_time: regression", "+20 %")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_one_run_of_each_can_neither_show_nor_exclude(runs: Path) -> None:
     gate = held(runs, "slow/0", base="base/0")
     assert gate.metrics["step_time"].outcome == "cannot exclude"
     assert gate.exit_code == 0
-    assert gate.warnings[0].startswith("one process of each cannot tell")
+    assert gate.warnings[0].startswith("one process")
     assert held(runs, "slow/0", base="base/0", strict=True).exit_code == 1
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.comparison.made import canary, figure, process, timed
+from tests.wording import assert_says
 
 from wattstep.insight.compare.drift import Drift, drift_between
 from wattstep.insight.compare.metrics import compare_metric
@@ -44,7 +45,7 @@ def test_one_process_of_each_never_shows_anything_of_the_configurations() -> Non
     assert found.of_these == "higher"
     assert found.verdict == "differs here"
     assert found.plan is None
-    assert "how processes differ is not in it" in (found.ratio.method or "")
+    assert "how processes differ" in (found.ratio.method or "")
 
 
 def test_one_step_has_no_interval_and_shows_nothing() -> None:
@@ -64,16 +65,14 @@ def test_what_is_missing_on_a_side_is_not_compared() -> None:
     none = process({"step_time": missing("s", "no clean step was recorded")})
     found = compare_metric("step_time", timed(0.1), [none], STILL)
     assert found.verdict == "not compared"
-    assert found.ratio.reason == "missing in B: no clean step was recorded"
+    assert_says(found.ratio.reason, "missing in B", "no clean step")
 
 
 def test_steps_of_different_sizes_are_compared_by_sample_only() -> None:
     figures = {"step_time": figure(0.1, 0.01), "throughput": figure(40, 1, "samples/s")}
     a = [process(figures, samples=4.0)]
     b = [process({**figures, "throughput": figure(60, 1, "samples/s")}, samples=8.0)]
-    assert compare_metric("step_time", a, b, STILL).ratio.reason == (
-        "steps are of 4 and 8 samples: compare by sample"
-    )
+    assert_says(compare_metric("step_time", a, b, STILL).ratio.reason, "4 and 8 samples")
     assert compare_metric("throughput", a, b, STILL).ratio.value == pytest.approx(1.5)
 
 
@@ -87,7 +86,7 @@ def energy(value: float, systematic: float | None = None, **more: object) -> dic
 def test_measured_energy_is_not_held_against_modelled_energy() -> None:
     modelled = energy(2.0, status=Status.MODELLED)
     found = compare_metric("energy_per_step", [process(energy(1.0))], [process(modelled)], STILL)
-    assert found.ratio.reason == "energy of A is measured, that of B modelled: not the same thing"
+    assert_says(found.ratio.reason, "A is measured", "B modelled")
 
 
 def test_energies_of_different_models_are_not_compared() -> None:
@@ -96,7 +95,7 @@ def test_energies_of_different_models_are_not_compared() -> None:
         for name in ("vcpu", "linear")
     ]
     found = compare_metric("energy_per_step", sides[0], sides[1], STILL)
-    assert found.ratio.reason == "the energy of A and B comes from different models"
+    assert_says(found.ratio.reason, "A and B", "different models")
 
 
 def test_the_calibration_error_of_one_sensor_cancels_and_its_rounding_does_not() -> None:
@@ -113,11 +112,11 @@ def test_the_errors_of_two_sensors_add_and_may_hide_a_difference() -> None:
     found = compare_metric("energy_per_step", a, b, STILL)
     assert found.ratio.systematic == pytest.approx(0.10)
     assert found.of_these == "not shown"
-    assert found.ratio.reason == "different sensors: their errors do not cancel"
+    assert_says(found.ratio.reason, "different sensors")
     unknown = [process(energy(1.1), sensors="another")]
     reason = compare_metric("energy_per_step", a, unknown, STILL).ratio.reason
     assert reason is not None
-    assert reason.endswith("and are not known")
+    assert_says(reason, "not known")
 
 
 def test_energy_of_nothing_has_a_difference_and_no_ratio() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.comparison.made import canary, figure, process
+from tests.wording import assert_says
 
 from wattstep.insight.compare.drift import Drift, drift_between
 from wattstep.insight.compare.operations import compare_operations
@@ -94,7 +95,7 @@ def test_an_operation_without_length_has_a_difference_and_no_ratio() -> None:
     a, b = side([[row("x", 0.0, 0.0)]]), side([[row("x", 1.0, 0.1)]])
     quantity = compare_operations(a, b, STILL).rows[0].quantities["time"]
     assert quantity.verdict == "not compared"
-    assert quantity.ratio.reason == "it takes nothing on a side: there is no ratio"
+    assert_says(quantity.ratio.reason, "no ratio")
     assert quantity.difference.value == 1.0
 
 
@@ -138,7 +139,7 @@ def test_a_run_without_operations_gives_the_reason() -> None:
     a, b = side([[row("x", 1.0)]]), [process(no_operations="tracing was off (--trace none)")]
     found = compare_operations(a, b, STILL)
     assert found.rows == ()
-    assert found.reason == "none in B: tracing was off (--trace none)"
+    assert_says(found.reason, "none in B", "--trace none")
 
 
 def test_a_machine_that_changed_hides_differences_that_it_may_explain() -> None:
@@ -170,14 +171,14 @@ def powered(watts: float, joules: float, **more: Any) -> Process:
 def test_modelled_energy_of_operations_is_not_held_against_measured_or_another_model() -> None:
     a, b = powered(1.0, 1.0), powered(2.0, 2.0, status=Status.MODELLED)
     energy = compare_operations([a], [b], STILL).rows[0].quantities["energy"]
-    assert energy.ratio.reason == "energy of A is measured, that of B modelled: not the same thing"
+    assert_says(energy.ratio.reason, "A is measured", "B modelled")
     a, b = (
         powered(1.0, 1.0, status=Status.MODELLED, info={"power_model": {"name": name}})
         for name in ("vcpu", "linear")
     )
     found = compare_operations([a], [b], STILL)
     energy = found.rows[0].quantities["energy"]
-    assert energy.ratio.reason == "the energy of A and B comes from different models"
+    assert_says(energy.ratio.reason, "A and B", "different models")
     assert energy.verdict == "not compared"
     assert found.tested == {"time": 1, "energy": 0}
     assert found.rows[0].quantities["time"].verdict == "not shown"

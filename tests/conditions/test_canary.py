@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.wording import saying
 
 from wattstep.run import load
 from wattstep.schema.run_info import RunInfo
@@ -123,7 +124,7 @@ def test_without_memory_for_it_a_run_goes_on_and_says_so(
     monkeypatch.setattr(canary, "work", refuse)
     recorder = train(settings(tmp_path / "run", canary=True), lambda progress: None)
     assert recorder.problem is None
-    assert any("no canary before the training" in note for note in recorder._notes)
+    assert saying(recorder._notes, "no canary before")
     assert load(tmp_path / "run").info.canary == {}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.conditions.made import BEGIN_S, Made, frequency, temperature
+from tests.wording import assert_says
 
 from wattstep.train.environment.sustaining import MOST_S, Sustaining
 
@@ -69,7 +70,7 @@ def test_the_longest_time_ends_it_and_the_run_says_what_still_moved(tmp_path: Pa
     assert found["steady"] is False
     assert found["most_s"] == 600
     assert len(found["moving"]) == 1
-    assert recorder.notes[0].startswith("--sustain: not steady after 600 s: thermal.soc moves by +")
+    assert_says(recorder.notes[0], "--sustain:", "not steady", "600 s", "thermal.soc", "by +")
 
 
 def test_a_zone_that_is_powered_down_meanwhile_is_judged_by_what_it_gave(
@@ -115,4 +116,4 @@ def test_what_is_said_meanwhile_is_the_temperature_and_what_moves(tmp_path: Path
     for _ in range(10):
         recorder.sleep(1)
         sustaining.step(recorder.now_s, 1.0, 8, counts=True)
-    assert sustaining.state == "60.5 °C, not steady: thermal.soc was seen for less than 600 s"
+    assert_says(sustaining.state, "60.5 °C", "not steady", "thermal.soc", "600 s")

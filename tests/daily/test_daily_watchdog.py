@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.fleet.test_watchdog import machine
+from tests.wording import assert_says
 
 from wattstep.errors import WattstepError
 from wattstep.train.child.watchdog import find_watchdog
@@ -31,10 +32,7 @@ def test_its_child_is_ended_below_the_reserve_and_the_same_command_goes_on(
     machine(tmp_path / "board", total=7620, available=300)
     with pytest.raises(WattstepError) as raised:
         child.run_part(DailyFolder(tmp_path), None, lambda news: None, watchdog)
-    assert str(raised.value) == (
-        "it did not fit: ended by the watchdog at 300 MiB available, below the reserve of 381 MiB "
-        "(5,000 MiB before it began); the days that were done are kept: the same command goes on"
-    )
+    assert_says(str(raised.value), "watchdog", "300 MiB", "381 MiB", "5,000 MiB", "same command")
 
 
 def test_each_part_of_a_day_s_training_on_a_gpu_is_watched(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says, saying
 
 import wattstep
 from wattstep.errors import InvalidValueError
@@ -222,7 +223,7 @@ def test_no_figure_of_it_says_that_it_comes_from_torch(told: Path) -> None:
     assert document["operations"][0]["memory"]["source"] == "toyframe allocator"
     assert document["metrics"]["peak_memory"]["value"]
     for told_of_it in (document, explained, read(told / "report.json")):
-        assert "toyframe profiler, monotonic clock" in json.dumps(told_of_it)
+        assert "toyframe profiler, monotonic" in json.dumps(told_of_it)
         assert "torch" not in json.dumps(told_of_it)
 
 
@@ -233,7 +234,7 @@ def test_a_metric_of_another_package_is_in_every_report(told: Path) -> None:
     rows = read(told / "table.json")["rows"]
     assert [row[-1] for row in rows] == ["steps/s", "steps/s"]
     for name in ("console.txt", "page.html", "notebook.html"):
-        assert "Toy steps per second" in (told / name).read_text(encoding="utf-8")
+        assert "Toy steps per" in (told / name).read_text(encoding="utf-8")
     exported = "".join(path.read_text(encoding="utf-8") for path in (told / "csv").glob("*.csv"))
     assert "steps_per_second" in exported
 
@@ -285,12 +286,12 @@ def test_a_metric_of_another_package_that_fails_costs_itself_alone(
 
 def test_a_section_of_another_package_is_in_explanations_and_reports(told: Path) -> None:
     for name in ("explain.txt", "page.html"):
-        assert "toy was only a toy" in (told / name).read_text(encoding="utf-8")
+        assert "only a toy" in (told / name).read_text(encoding="utf-8")
 
 
 def test_a_memory_that_cannot_be_followed_is_said(told: Path) -> None:
     notes = read(told / "document.json")["status_notes"]
-    assert any("toyframe does not let a step's memory be followed" in note for note in notes)
+    assert saying(notes, "toyframe", "memory be followed")
 
 
 def test_its_ceilings_are_measured_kept_and_found_for_its_runs(told: Path) -> None:
@@ -307,9 +308,9 @@ def test_its_ceilings_are_measured_kept_and_found_for_its_runs(told: Path) -> No
 def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> None:
     info = read(told / "opencl" / "run.json")
     assert info["processor"] == "opencl"
-    assert any("toyframe does not tell the memory of opencl:1" in note for note in info["notes"])
+    assert saying(info["notes"], "toyframe", "memory of opencl:1")
     refused = (told / "refused.txt").read_text(encoding="utf-8")
-    assert refused == "--processor cuda: there are cpu, opencl"
+    assert_says(refused, "--processor cuda", "cpu, opencl")
     usable = {(row["engine"], row["name"]): row["usable"] for row in read(told / "processors.json")}
     assert usable[("toyframe", "opencl")]
     assert not usable[("torch", "cuda")]
@@ -318,10 +319,10 @@ def test_a_processor_that_only_its_engine_knows_can_be_asked_for(told: Path) -> 
 def test_a_workload_of_another_package_costs_the_suite_nothing(told: Path) -> None:
     (row,) = read(told / "suite.json")["workloads"]
     assert (row["name"], row["parameters"], row["published"]["parameters"]) == ("toy", None, None)
-    assert row["not_counted"] == "nothing counts the layers of a workload on toyframe"
+    assert_says(row["not_counted"], "layers", "toyframe")
     table = " ".join((told / "suite.txt").read_text(encoding="utf-8").split())
     assert {"toy", "lenet"} <= set(table.split())
-    assert "Not counted (toy): nothing counts the layers of a workload on toyframe" in table
+    assert f"(toy): {row['not_counted']}" in table
 
 
 def test_a_workload_of_another_package_is_in_the_suite_and_refuses_engines_it_has_not(
@@ -337,9 +338,7 @@ try:
 except InvalidValueError as error:
     print(error)
 """
-    assert python("-c", program, sites=[installed]) == (
-        "lenet does not train on toyframe (engines: torch)\n"
-    )
+    assert_says(python("-c", program, sites=[installed]), "lenet", "toyframe (engines: torch)")
 
 
 OTHER_TRAININGS = """
@@ -370,13 +369,13 @@ def test_an_engine_is_asked_for_by_every_command_that_trains_and_what_it_lacks_i
         assert read(run)["engine"] == "toyframe 0.3"
     *said, codes = done.stderr.splitlines()
     assert codes == "2 2"
-    assert any("toyframe does not tell how much memory its tensors take" in line for line in said)
-    assert any("toy does not sort samples into classes on toyframe" in line for line in said)
+    assert saying(said, "toyframe", "memory its tensors")
+    assert saying(said, "toy", "classes", "toyframe")
 
 
 def test_a_sensor_of_another_package_is_looked_for_and_read(installed: Path, told: Path) -> None:
     absent = read(told / "one" / "run.json")["absent"]
-    assert absent["toy_flow"] == "there is no cooling water"
+    assert_says(absent["toy_flow"], "cooling water")
     program = """
 import tempfile
 from pathlib import Path

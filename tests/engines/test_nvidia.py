@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.wording import assert_says
 
 from wattstep.engines.nvidia import Build, System, look, shares_memory, why_no_gpu, why_not_on
 from wattstep.engines.torch import gpu
@@ -56,13 +57,12 @@ def test_a_build_for_cpus_beside_a_driver_wants_another_build(
 ) -> None:
     root = tree(tmp_path, {"proc/driver/nvidia/version": text, "dev/nvidia0": ""})
     reason = told(root, CPU, said="")
-    assert f"NVIDIA's driver {version} is here: install torch built for CUDA" in reason
+    assert_says(reason, f"driver {version} is here", "built for CUDA")
 
 
 def test_a_build_for_cpus_without_a_driver_wants_both(tmp_path: Path) -> None:
     reason = told(tmp_path, CPU, said="")
-    assert "no NVIDIA driver is loaded here" in reason
-    assert "install its driver, then install torch built for CUDA" in reason
+    assert_says(reason, "no NVIDIA driver", "install its driver", "built for CUDA")
 
 
 @pytest.mark.parametrize(
@@ -79,24 +79,24 @@ def test_a_jetson_with_a_build_for_cpus_wants_nvidias_for_its_jetpack(
     reason = told(jetson(tmp_path, release, model), CPU, said="")
     jetpack = names.partition(",")[0]
     assert f"on {model} ({names})" in reason
-    assert f"NVIDIA's own build of torch for {jetpack}" in reason
-    assert "Installing PyTorch for Jetson Platform" in reason
+    assert_says(reason, "NVIDIA's own build", f"torch for {jetpack}")
+    assert "PyTorch for Jetson Platform" in reason
 
 
 def test_a_jetson_with_a_build_for_servers_is_told_both_versions_of_cuda(tmp_path: Path) -> None:
     root = jetson(tmp_path, R36, "NVIDIA Jetson Orin NX")
     reason = told(root, CUDA, "The NVIDIA driver on your system is too old (found version 12060).")
-    assert "torch 2.13.0 is built for CUDA 13.0" in reason
-    assert "has CUDA 12.6: install NVIDIA's own build" in reason
+    assert_says(reason, "torch 2.13.0 is built", "CUDA 13.0")
+    assert_says(reason, "has CUDA 12.6", "NVIDIA's own build")
 
 
 def test_a_build_for_cuda_without_a_driver_wants_the_driver(tmp_path: Path) -> None:
     said = "Found no NVIDIA driver on your system."
-    assert told(tmp_path, CUDA, said).startswith("no NVIDIA driver is loaded here")
+    assert told(tmp_path, CUDA, said).startswith("no NVIDIA driver")
     root = tree(tmp_path, {"usr/bin/nvidia-smi": ""})
     assert "sudo modprobe nvidia" in told(root, CUDA, said)
     root = tree(tmp_path, {"proc/driver/nvidia/version": CARD})
-    assert "a container must be started with its GPUs" in told(root, CUDA, said)
+    assert "a container must" in told(root, CUDA, said)
 
 
 def test_a_driver_that_is_too_old_is_told_with_its_cuda(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_driver_that_is_too_old_is_told_with_its_cuda(tmp_path: Path) -> None:
         "GPU driver by downloading and installing a new version"
     )
     reason = told(root, CUDA, said)
-    assert "too old for torch 2.13.0, built for CUDA 13.0 (it has CUDA 11.4)" in reason
+    assert_says(reason, "too old", "torch 2.13.0", "CUDA 13.0", "CUDA 11.4")
     assert "update the driver" in reason
 
 
@@ -149,7 +149,7 @@ def test_files_alone_refuse_no_gpu_that_was_not_asked_for(tmp_path: Path) -> Non
 def test_what_nobody_knows_is_told_in_the_frameworks_own_words(tmp_path: Path) -> None:
     root = tree(tmp_path, {"dev/nvidia0": ""})
     assert told(root, CUDA, "\nCUDA error: something new\nmore").endswith(
-        "cannot use the GPU: CUDA error: something new"
+        "CUDA error: something new"
     )
 
 
@@ -222,7 +222,7 @@ def test_of_two_gpus_either_can_be_named_and_no_third(
     for processor in ("cuda", "cuda:0", "cuda:1"):
         assert asked(Cuda(2), processor, tmp_path, monkeypatch) is None
     reason = asked(Cuda(2), "cuda:2", tmp_path, monkeypatch)
-    assert reason == "torch sees 2 GPUs here: cuda:0, cuda:1"
+    assert_says(reason, "2 GPUs", "cuda:0, cuda:1")
 
 
 def test_torch_is_asked_and_what_it_says_is_understood(
@@ -239,7 +239,7 @@ def test_no_framework_is_said_first_and_the_cpu_needs_none(
     assert gpu.lacking("cpu") is None
     root = jetson(tmp_path, R36, "NVIDIA Jetson Orin NX")
     reason = str(gpu.lacking("cuda", root=root))
-    assert reason.startswith("torch is not installed")
+    assert_says(reason, "torch", "not installed")
     assert "NVIDIA's own build" in reason
 
 

@@ -15,11 +15,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from wattstep import workloads
 from wattstep.engines.torch.capture import capture, capture_at
 from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.engines.torch.module_workload import ModuleWorkload
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.work import work_of
 from wattstep.schema.step_graph import StepGraph, alike
-from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 from wattstep.workloads.torch import TorchWorkload
 
 
@@ -169,6 +170,113 @@ class AsManyTimesAsSamples(Decides):
 def test_a_step_of_other_operations_at_each_batch_is_refused_with_its_line() -> None:
     with refused("data-dependent", "in line ", " of test_torch_capture.py"):
         capture(Module(AsManyTimesAsSamples(), (6,)), Preparation(batch_size=1))
+
+
+class OfUser(torch.nn.Module):
+    """Two layers; what its operations are follows from values of what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(6, 200), torch.nn.Linear(200, 200)
+
+
+class BranchesOnInput(OfUser):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = self.first(inputs)
+        return self.second(made) if inputs.abs().sum() > 0 else made  # type: ignore[no-any-return]
+
+
+class ChoosesOfInput(OfUser):
+    """Rows that are there: all of them."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        there = (inputs.abs().sum(dim=1) >= 0).nonzero()[:, 0]
+        return self.second(self.first(inputs[there]))  # type: ignore[no-any-return]
+
+
+class ChoosesOfActivation(OfUser):
+    """Rows of which a feature is positive: who knows how many."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = self.first(inputs)
+        chosen = made[(made[:, 0] > 0).nonzero()[:, 0]]
+        return self.second(made + self.second(chosen).sum())  # type: ignore[no-any-return]
+
+
+class Packs(torch.nn.Module):
+    """An LSTM over sequences of which the first number says how long they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.lstm = torch.nn.Embedding(7, 5), torch.nn.LSTM(5, 3, batch_first=True)
+        self.scores = torch.nn.Linear(3, 7)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(
+            self.words(inputs), inputs[:, 0].clamp(min=1), batch_first=True, enforce_sorted=False
+        )
+        _, (last, _) = self.lstm(packed)
+        return self.scores(last[-1])  # type: ignore[no-any-return]
+
+
+def of_user(make: Any, shape: tuple[int, ...], *, integers: bool = False) -> ModuleWorkload:
+    return ModuleWorkload(
+        ModuleSource(
+            make=make, name="a model", input_shape=shape, classes=7 if integers else None,
+            optimizer=OptimizerSettings.parse("sgd"), integers=integers,
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [BranchesOnInput, ChoosesOfInput])
+def test_what_a_batch_decides_is_captured_without_a_run(make: Any) -> None:
+    family = capture(of_user(make, (6,)), Preparation(batch_size=1))
+    graph = family.at(5)
+    [note] = graph.notes
+    assert "values of its" in note
+    assert " of test_torch_capture.py" in note
+    phases = np.array(graph.phases)
+    assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 200 + 200 * 200)
+
+
+def test_what_activations_decide_is_refused_with_its_line_where_it_is_not_in_proportion() -> None:
+    torch.manual_seed(0)
+    with refused("data-dependent", "nonzero", "in line ", " of test_torch_capture.py"):
+        capture(of_user(ChoosesOfActivation, (6,)), Preparation(batch_size=1))
+
+
+def test_sequences_of_a_batch_are_packed_as_long_as_they_are() -> None:
+    workload = of_user(Packs, (7,), integers=True)
+    family = capture(workload, Preparation(batch_size=1))
+    assert family.capture is not None  # another batch has other lengths
+    graph = family.at(4)
+    products = [
+        flops
+        for name, layer, flops, phase in zip(
+            graph.names, graph.layers, graph.flops, graph.phases, strict=True
+        )
+        if (layer, phase) == ("lstm", "forward") and flops
+    ]
+    # Of each word: four gates of 3 units, from 5 inputs at once for all, from 3 of the state step by step.
+    words = products[0] / (2 * 4 * 3 * 5)
+    assert sum(products[1:]) == words * 2 * 4 * 3 * 3
+    assert 4 <= words <= 4 * 7
+    assert "in line " in graph.notes[0]
+
+
+def test_an_evaluation_is_its_forward_pass_without_gradients() -> None:
+    preparation = Preparation(batch_size=4)
+    family = capture(TorchWorkload(workloads.find("lenet")), preparation, evaluated=True)
+    graph = family.evaluation_at(32)
+    assert graph is not None
+    assert set(graph.phases) == {"data", "forward"}
+    whole = family.at(32)
+    forward = whole.flops[[phase == "forward" for phase in whole.phases]].sum()
+    assert graph.flops.sum() == pytest.approx(forward)
+    assert family.small.evaluation_batch == 32
+    # Most is there when the first activation is made of the first convolution: 6 maps of 28x28 in 32 images.
+    assert peaks(graph)["workspace"] == 2 * 32 * 6 * 28 * 28 * 4
+    assert "feature_maps" not in peaks(graph)
 
 
 class Gated(torch.nn.Module):

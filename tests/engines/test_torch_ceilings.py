@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.wording import saying
 
 torch = pytest.importorskip("torch")
 
@@ -60,12 +61,12 @@ def test_threads_are_put_back() -> None:
 
 def test_little_free_memory_is_told() -> None:
     found = measure(asked(precisions=[], free=12 * MB))
-    assert any("more is not free" in note for note in found.notes)
+    assert saying(found.notes, "is not free")
 
 
 def test_caches_that_the_system_hides_are_told() -> None:
     found = measure(asked(precisions=[], caches={}, free=12 * MB))
-    assert any("tells no sizes of caches" in note for note in found.notes)
+    assert saying(found.notes, "sizes of caches")
 
 
 @pytest.mark.parametrize("wrong", [{"threads": 0}, {"precisions": ["fp8"]}])

@@ -23,7 +23,7 @@ from wattstep.workloads.torch.ssdlite import encode_boxes, make_anchors
 FEW = {
     "autoencoder", "dcgan", "dqn", "ds-cnn", "lenet", "resnet8",
 }  # fmt: skip
-EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in names()]
+EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.system) for name in names()]
 NO_OP = "ignore:for .*copying from a non-meta"  # what torch takes the name of the device for
 
 
@@ -86,7 +86,7 @@ def test_the_device_that_is_not_there_meets_no_tensor_of_the_cpu() -> None:
     with far_device():
         there = torch.ones(3).to(FAR)
         assert (there + 1).cpu().tolist() == [2, 2, 2]
-        with pytest.raises(RuntimeError, match="add: tensors on two devices"):
+        with pytest.raises(RuntimeError, match="two devices"):
             there + torch.ones(3)
 
 

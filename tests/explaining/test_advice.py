@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.explaining.made import MS, ceilings, ran_on_gpu, trained
 from tests.explaining.test_processors import machine
+from tests.wording import assert_says
 
 from wattstep.insight.advise import ADVICE
 from wattstep.insight.advise.advice import gain_of
@@ -124,7 +125,7 @@ def test_runs_with_other_batches_tell_the_fixed_cost(tmp_path: Path) -> None:
     (found,) = explain(one, ["advice"], [two])
     row = given(found)["larger_batch"]
     assert value(row["gain"]) == pytest.approx(0.2, rel=0.05)
-    assert "line through the runs" in row["gain"].method
+    assert "through the runs" in row["gain"].method
 
 
 def test_a_run_of_other_threads_is_no_part_of_the_line(tmp_path: Path) -> None:
@@ -231,16 +232,16 @@ def test_crowded_threads_are_advised_against_without_a_made_up_gain(tmp_path: Pa
     found = advice(load(path))
     row = given(found)["fewer_threads"]
     assert set(given(found)) == {"fewer_threads"}  # all other times are mostly waits
-    assert "wait for each other" in refused(found)["larger batch"]
-    assert row["do"] == "Train with 3 threads instead of 4"
+    assert "wait for each" in refused(found)["larger batch"]
+    assert_says(row["do"], "3 threads", 4)
     assert row["gain"].missing
-    assert "only a run can tell" in row["gain"].reason
+    assert "only a run" in row["gain"].reason
 
 
 def test_idle_cores_ask_for_more_threads(tmp_path: Path) -> None:
     path = trained(tmp_path / "run", WORK, machine(1.0, 1.0), {"threads": 1}, steps=120)
     row = given(advice(load(path)))["more_threads"]
-    assert row["do"] == "Train with 4 threads instead of 1"
+    assert_says(row["do"], "4 threads", 1)
     # Forward and backward are large enough to be cut: 18 ms of 20.
     assert row["gain"].high == pytest.approx(0.9 * 3 / 4, rel=0.05)
 
@@ -253,14 +254,14 @@ def test_a_gpu_that_waits_for_the_host_wants_more_at_once(tmp_path: Path) -> Non
 
 def test_a_run_without_operations_says_why(tmp_path: Path) -> None:
     found = advice(load(trained(tmp_path / "run", trace="none")))
-    assert found.reason == "tracing was off (--trace none)"
+    assert_says(found.reason, "--trace none")
 
 
 def test_free_cores_are_those_of_the_processors_section(tmp_path: Path) -> None:
     run = load(trained(tmp_path / "run", WORK, machine(1.0, 3.5), {"threads": 1}, steps=120))
     (cores,) = explain(run, ["processors"])
     free = value(cores.figures["cores_free"])
-    assert refused(advice(run))["fewer threads"] == f"{free:.2g} of 4 cores were free for 1 thread"
+    assert_says(refused(advice(run))["fewer threads"], f"{free:.2g} of 4 cores", "1 thread")
 
 
 def test_what_only_may_not_grow_with_the_batch_is_said_to_be_less_sure(tmp_path: Path) -> None:
@@ -270,8 +271,8 @@ def test_what_only_may_not_grow_with_the_batch_is_said_to_be_less_sure(tmp_path:
     row = given(advice(load(path)))["larger_batch"]
     assert row["gain"].low == pytest.approx(0.3, rel=0.05)
     assert value(row["gain"]) == pytest.approx(0.5, rel=0.05)
-    assert "the optimizer, 60 % of a step, cost the same" in row["why"]
-    assert "if what operations take" in row["why"]
+    assert_says(row["why"], "the optimizer, 60 %")
+    assert "what operations take" in row["why"]
 
 
 def test_the_optimizers_share_in_the_advice_is_the_one_of_the_bar(tmp_path: Path) -> None:
@@ -280,9 +281,7 @@ def test_the_optimizers_share_in_the_advice_is_the_one_of_the_bar(tmp_path: Path
     (bar,) = [each for each in divisions(run.report()) if each.title == "time by phase"]
     share = {part.name: part.share for part in bar.parts}["optimizer"]
     why = given(advice(run))["fused_optimizer"]["why"]
-    assert why.startswith(
-        f"The optimizer's operations take {100 * share:.0f} % of a step, the code between"
-    )
+    assert_says(why, "optimizer's operations", f"{100 * share:.0f} %")
 
 
 def test_a_gain_of_steps_that_differ_is_less_sure_than_its_own_value(tmp_path: Path) -> None:

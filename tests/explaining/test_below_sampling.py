@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from tests.run.made import make_run
 from tests.run.test_below_sampling import TRUTH, counted
+from tests.wording import assert_says
 
 from wattstep.attribution.regression.outcome import Regression
 from wattstep.cli import run_command_line
@@ -35,12 +36,12 @@ def section(run: Run) -> Section:
 
 def test_it_says_how_much_of_the_step_has_a_power_of_its_own(run: Run) -> None:
     said = " ".join(section(run).sentences)
-    assert "of the step, have a power of their own" in said
+    assert "power of their" in said
     assert "From the samples, " in said
-    assert "the sensor is late" in said
+    assert "sensor is late" in said
     assert "locked in phase" in said
     assert ".." not in said
-    assert "Of 0 % of the step" not in said
+    assert "Of 0 %" not in said
 
 
 def test_power_by_operation_stands_beside_plain_overlap(run: Run) -> None:
@@ -63,13 +64,13 @@ def test_groups_hold_every_operation_and_rest_once(run: Run) -> None:
 
 def test_a_run_without_energy_says_why(tmp_path: Path) -> None:
     found = section(load(make_run(tmp_path / "r", []).path))
-    assert "no power sensor was found" in (found.reason or "")
+    assert "no power sensor" in (found.reason or "")
     assert found.tables == ()
 
 
 def test_a_run_without_traced_steps_says_why(tmp_path: Path) -> None:
     found = section(counted(tmp_path, steps=30, trace="none"))
-    assert found.reason == "tracing was off (--trace none)"
+    assert_says(found.reason, "--trace none")
 
 
 def test_a_run_of_too_few_steps_says_why(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_the_command_line_gives_it_as_json_and_on_a_terminal(
     asked = ["wattstep", "explain", str(run.path), "-s", "below_sampling", "--quiet"]
     monkeypatch.setattr(sys, "argv", asked)
     assert run_command_line() == 0
-    assert "Energy below the sampling interval" in capsys.readouterr().out
+    assert "below the sampling" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*asked, "--json"])
     assert run_command_line() == 0
     (document,) = json.loads(capsys.readouterr().out)["runs"]
@@ -93,12 +94,8 @@ def test_the_command_line_gives_it_as_json_and_on_a_terminal(
 
 def test_a_delay_that_may_be_none_is_not_said_to_be_one_and_keeps_its_unit() -> None:
     said = " ".join(_of_delay(0.0032, -0.0103, 0.015))
-    assert (
-        "whether the sensor is late at all cannot be determined: 3.2 ms (-10.3 ms to 15 ms)" in said
-    )
-    assert "the sensor is late by 94 ms (92 ms to 96 ms)" in " ".join(
-        _of_delay(0.094, 0.092, 0.096)
-    )
+    assert_says(said, "cannot be determined", "3.2 ms (-10.3 ms to 15 ms)")
+    assert_says(" ".join(_of_delay(0.094, 0.092, 0.096)), "late by 94 ms (92 ms to 96 ms)")
 
 
 def _of_delay(value: float, low: float, high: float) -> list[str]:

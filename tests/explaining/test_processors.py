@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.explaining.made import ceilings, ran_on_gpu, trained
 from tests.run.made import MS, Sampled, busy
+from tests.wording import assert_says, saying
 
 from wattstep.insight.explain.processors import processors
 from wattstep.insight.explain.section import Section
@@ -75,17 +76,16 @@ def test_ceilings_of_more_threads_say_what_to_expect(tmp_path: Path) -> None:
 
 def test_more_threads_than_free_cores_are_warned_of(tmp_path: Path) -> None:
     found = run_of(tmp_path / "run", training=2.5, system=3.5, threads=4)
-    said = " ".join(found.sentences)
-    assert "Fewer cores were free (3) than threads used (4)" in said
-    assert "Train with 3 threads" in said
+    assert saying(found.sentences, "Fewer cores", "(3)", "(4)")
+    assert saying(found.sentences, "Train with 3 threads")
     saved = found.figures["saved_by_threads"]
     assert saved.missing  # no step was undisturbed, and nothing is made up
-    assert "no step was undisturbed" in (saved.reason or "")
+    assert_says(saved.reason, "no step", "undisturbed")
 
 
 def test_one_thread_is_never_crowded(tmp_path: Path) -> None:
     found = run_of(tmp_path / "run", training=0.9, system=3.9, threads=1)
-    assert "Fewer cores were free" not in " ".join(found.sentences)
+    assert not saying(found.sentences, "Fewer cores")
 
 
 def test_host_and_gpu_at_the_same_time_make_the_step(tmp_path: Path) -> None:

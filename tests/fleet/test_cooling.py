@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.wording import assert_says
 
 from wattstep.sweep.cooling import MOST_S, BetweenRuns, Cooled, cool_down, hottest_zone
 
@@ -35,7 +36,7 @@ def test_what_never_cools_is_measured_hot_and_says_so() -> None:
     slept: list[float] = []
     cooled = cool_down("auto", 40.0, read=lambda: 70.0, sleep=slept.append)
     assert sum(slept) == MOST_S
-    assert cooled.note == "still 70.0 °C after 300 s of cool-down, 40.0 °C at first"
+    assert_says(cooled.note, "70.0 °C after 300 s", "40.0 °C")
 
 
 @pytest.mark.parametrize(("rule", "seconds"), [("none", 0.0), ("auto", 0.0), ("7.5", 7.5)])

@@ -19,6 +19,7 @@ from tests.fleet.made import plan
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.refusals import refused
 from tests.waiting import until
+from tests.wording import assert_says, saying
 
 from wattstep.errors import MissingPartError, RecordingError, WattstepError
 from wattstep.remote.ssh import Connection, ConnectionLostError, Finished
@@ -212,12 +213,13 @@ def test_what_the_file_says_of_a_device_holds_there_alone(tmp_path: Path) -> Non
     assert fakes["c"].done == []
     assert [task.memory_limit for task in fakes["a"].tasks] == [7 * 10**9]
     assert [task.memory_limit for task in fakes["b"].tasks] == [8 * 10**9] * 2
-    assert watched.said == ["warning: c: none of this sweep's workloads goes there"]
+    (line,) = watched.said
+    assert_says(line, "warning: c: none")
     # Only what goes somewhere stands in the table.
     shown = fit_table(load_sweep(tmp_path, pytest.fail))
     assert [row.title for row in shown.rows] == ["lenet, on b", "dqn, on a", "dqn, on b"]
     assert [row.verdict for row in shown.rows] == ["yes"] * 3
-    with refused("other-settings", "memory limit: a was 7000000000, now 8000000000"):
+    with refused("other-settings", "memory limit:", "7000000000", "8000000000"):
         sweep(tmp_path, {"a": Fake("a")}, workloads=("dqn",), memory_limit=8 * 10**9)
 
 
@@ -227,12 +229,12 @@ def test_a_device_that_drops_out_leaves_its_configurations_open_and_they_continu
     lost = ConnectionLostError("the board could not be reached")
     a, b = Fake("a"), Fake("b", lambda name: lost)
     watched = Watched()
-    with refused("left-open", "2 of 4", "(b 2, the board could not be reached)"):
+    with refused("left-open", "2 of 4", f"(b 2, {lost})"):
         sweep(tmp_path, {"a": a, "b": b}, watched=watched)
     assert statuses(tmp_path) == {run("a", 1): "trained", run("a", 2): "trained"}
     assert b.done == [run("b", 1)] * 2  # at first, and once more when the others had ended
-    assert watched.stood["b"] == "away: the board could not be reached 0/2"
-    assert sum("away, its configurations stay open" in line for line in watched.said) == 1
+    assert_says(watched.stood["b"], "away:", "0/2")
+    assert len(saying(watched.said, "away", "stay open")) == 1
     again, back = Fake("a"), Fake("b")
     sweep(tmp_path, {"a": again, "b": back})
     assert (again.done, back.done) == ([], [run("b", 1), run("b", 2)])
@@ -286,7 +288,8 @@ def test_what_is_wrong_with_one_device_stops_that_one(tmp_path: Path) -> None:
     with refused(
         "left-open",
         "4 of 6",
-        "(b 2, torch is not installed on the board; c 2, the board's disk is full",
+        "(b 2, torch",
+        "c 2, ",
     ):
         sweep(tmp_path, fakes)
     assert [len(fake.done) for fake in fakes.values()] == [2, 1, 1]
@@ -302,7 +305,7 @@ def test_another_machine_under_the_name_is_not_measured_beside_the_first(tmp_pat
         one = Configuration(workload="lenet", batch_size=2, threads=1, device="a")
         return trained(one, machine={"model": "another board", "cores": 2})
 
-    with refused("left-open", "a 1", "the device was board a", "now another board"):
+    with refused("left-open", "a 1", "board a", "now another board"):
         sweep(tmp_path, {"a": Fake("a", other)}, batches=(1, 2))
     assert statuses(tmp_path) == {run("a", 1): "trained"}
 
@@ -457,7 +460,6 @@ def write_config(tmp_path: Path, a: Server, b: Server) -> Path:
     return config
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 def test_two_boards_at_once_one_of_them_killed_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

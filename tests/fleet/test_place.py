@@ -20,7 +20,9 @@ with one_at_a_time(Path(sys.argv[1])):
 """
 
 
-def test_a_machine_tells_what_the_table_of_configurations_compares_and_limits_differ_by_name() -> None:
+def test_a_machine_tells_what_the_table_of_configurations_compares_and_limits_differ_by_name() -> (
+    None
+):
     assert set(this_machine()) == {*MACHINE, "memory", "clocks", "gpus"}
     assert unlike({"cores": 6}, {"cores": 6}) == []
     assert unlike({"cores": 6, "limit": 1}, {"cores": 4, "limit": 1}) == ["cores was 6, now 4"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.wording import assert_says
 
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage, MemoryLimit
@@ -40,15 +41,15 @@ def test_a_run_that_ended_well_was_trained() -> None:
 )
 def test_what_allocators_say_is_out_of_memory(output: str) -> None:
     status, reason = verdict(Ending(code=1, steps=3), output)
-    assert (status, reason) == ("out of memory", "an allocation failed after 3 steps")
+    assert status == "out of memory"
+    assert_says(reason, "allocation failed", "3 steps")
 
 
 def test_what_the_child_says_of_memory_counts_as_well() -> None:
     ending = Ending(code=2, error="memory ran out: try a smaller batch")
-    assert verdict(ending) == (
-        "out of memory",
-        "an allocation failed before the first step was done",
-    )
+    status, reason = verdict(ending)
+    assert status == "out of memory"
+    assert_says(reason, "allocation failed", "the first step")
 
 
 def test_no_room_for_a_thread_is_memory_only_under_a_limit() -> None:
@@ -58,28 +59,28 @@ def test_no_room_for_a_thread_is_memory_only_under_a_limit() -> None:
 
 
 def test_signals_from_outside_are_not_crashes() -> None:
-    killed = verdict(Ending(code=-signal.SIGTERM, steps=1))
-    assert killed == ("killed", "it was killed by signal 15 (SIGTERM) after 1 step")
-    crashed = verdict(Ending(code=-signal.SIGSEGV, steps=2))
-    assert crashed == ("crashed", "it crashed with signal 11 (SIGSEGV) after 2 steps")
+    status, reason = verdict(Ending(code=-signal.SIGTERM, steps=1))
+    assert status == "killed"
+    assert_says(reason, "signal 15 (SIGTERM)", "1 step")
+    status, reason = verdict(Ending(code=-signal.SIGSEGV, steps=2))
+    assert status == "crashed"
+    assert_says(reason, "signal 11 (SIGSEGV)", "2 steps")
 
 
 def test_a_setting_that_the_workload_cannot_take_is_refused_in_its_words() -> None:
     ending = Ending(code=2, error="lenet needs a batch of at least 2", kind="InvalidValueError")
-    assert verdict(ending) == ("refused", "lenet needs a batch of at least 2")
+    assert verdict(ending) == ("refused", ending.error)
 
 
 def test_a_run_that_ended_early_or_with_a_traceback_crashed() -> None:
-    assert verdict(Ending(code=0, problem="the sampler is gone")) == (
-        "crashed",
-        "the sampler is gone",
-    )
+    ended_early = Ending(code=0, problem="the sampler is gone")
+    assert verdict(ended_early) == ("crashed", ended_early.problem)
     assert verdict(Ending(code=1), "Traceback\nKeyError: 'x'\n") == ("crashed", "KeyError: 'x'")
 
 
 def test_where_nothing_could_be_recorded_it_runs_again() -> None:
     ending = Ending(code=2, error="cannot record into x: Permission denied", kind="RecordingError")
-    assert verdict(ending) == ("unrecorded", "cannot record into x: Permission denied")
+    assert verdict(ending) == ("unrecorded", ending.error)
     full = "the disk is full (No space left on device); the journals are kept in x"
     assert verdict(Ending(code=0, problem=full))[0] == "unrecorded"
     words = "Traceback\nOSError: [Errno 28] No space left on device\n"
@@ -92,10 +93,9 @@ def test_where_nothing_could_be_recorded_it_runs_again() -> None:
 def test_one_that_hangs_with_its_segments_full_ran_out_of_memory() -> None:
     full = Ending(code=-9, hung=True, full=True)
     assert verdict(full, cage=BOUNDED)[0] == "out of memory"
-    assert verdict(Ending(code=-9, hung=True, steps=4)) == (
-        "killed",
-        "it hung and was ended after 4 steps",
-    )
+    status, reason = verdict(Ending(code=-9, hung=True, steps=4))
+    assert status == "killed"
+    assert_says(reason, "it hung", "4 steps")
 
 
 def test_the_kernels_line_is_found_by_process_or_cgroup_and_not_an_older_one() -> None:
@@ -122,7 +122,7 @@ def test_the_kernels_line_is_found_by_process_or_cgroup_and_not_an_older_one() -
             [sys.executable, "-c", script, folder], capture_output=True, text=True, check=True
         ).stdout.strip()
 
-    assert found("/x") == "Memory cgroup out of memory: Killed process 42 (python)"
+    assert found("/x").endswith("Killed process 42 (python)")
 
 
 def test_where_the_kernels_log_is_forbidden_there_is_no_line(tmp_path: Path) -> None:

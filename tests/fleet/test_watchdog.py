@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.train.child.child import Ending, GuardedChild
 from wattstep.train.child.limits import Cage
@@ -58,10 +59,7 @@ def test_it_speaks_when_less_than_the_reserve_is_available(tmp_path: Path) -> No
     machine(tmp_path, total=7620, available=381)
     assert watchdog.look() is None
     machine(tmp_path, total=7620, available=380)
-    assert watchdog.look() == (
-        "it did not fit: ended by the watchdog at 380 MiB available, below the reserve of 381 MiB "
-        "(5,000 MiB before it began)"
-    )
+    assert_says(watchdog.look(), "watchdog", "380 MiB", "381 MiB", "5,000 MiB")
 
 
 def test_a_kernel_that_does_not_tell_is_not_watched(tmp_path: Path) -> None:
@@ -92,10 +90,7 @@ def test_a_child_is_ended_and_its_verdict_is_that_it_did_not_fit(tmp_path: Path)
     ending = child.follow(hear)
     status, reason, evidence = judge(ending, FREE, "", began_s=0.0)
     assert status == "out of memory"
-    assert reason == (
-        "it did not fit: ended by the watchdog at 200 MiB available, below the reserve of 381 MiB "
-        "(5,000 MiB before it began) after 3 steps"
-    )
+    assert_says(reason, "watchdog", "200 MiB", "381 MiB", "5,000 MiB", "3 steps")
     assert evidence.signal == 9
 
 

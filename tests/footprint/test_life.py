@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.errors import InvalidValueError
@@ -145,7 +146,7 @@ def test_memory_that_runs_out_is_a_result_that_names_the_stage(
     assert [stage.name for stage in found.stages][-1] == "saving"
     document = describe_life(settings, found).to_dict()
     assert document["outcome"] == "out of memory"
-    assert document["reason"] == "memory ran out: no more was said (stage: saving)"
+    assert_says(document["reason"], "memory ran out", "stage: saving")
     assert document["checkpoint"]["status"] == "missing"
     assert document["peak_memory"]["status"] == "measured"  # the steps had gone well
 
@@ -188,7 +189,7 @@ def test_a_child_that_says_that_an_allocation_failed_is_a_result() -> None:
     found = concluded(-signal.SIGABRT, words)
     assert "std::bad_alloc" in (found.stages[-1].failed or "")
     hung = concluded(-signal.SIGKILL, hung=True, full=True)  # OpenBLAS asks again for ever
-    assert hung.stages[-1].failed == "it hung with its data segments full"
+    assert_says(hung.stages[-1].failed, "it hung", "data segments")
 
 
 def test_a_child_that_says_nothing_for_too_long_is_ended(

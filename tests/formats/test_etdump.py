@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.etdump import parse, read
@@ -188,8 +189,8 @@ def test_allocations_and_values_for_debugging_are_counted() -> None:
         "values of tensors, kept for debugging": 1,
         "event without contents": 1,
     }
-    assert "allocator planned: 2 allocations of 120 B together" in trace.notes
-    assert "allocator number 9: 1 allocations of 1 B together" in trace.notes
+    assert saying(trace.notes, "allocator planned", "2 allocations", "120 B")
+    assert saying(trace.notes, "allocator number 9", "1 allocations", "1 B")
 
 
 def test_events_of_delegates_count_where_their_times_can_be_the_runtime_s() -> None:

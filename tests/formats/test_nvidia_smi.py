@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep.formats.nvidia_smi import parse
 from wattstep.formats.recording import FormatError, Recording
@@ -190,7 +191,7 @@ def test_a_last_row_that_is_cut_gives_no_wrong_number(keep: int) -> None:
     lines = V100.splitlines()
     recording = parse("\n".join([*lines[:6], lines[6][:keep]]).encode())
     assert values(recording, "gpu0.memory_free") == [1486 * 2**20] * 5
-    assert "line 7 is cut and was left out" in recording.notes
+    assert saying(recording.notes, "line 7", "left out")
 
 
 def test_reasons_that_are_cut_are_not_taken_for_others() -> None:
@@ -199,7 +200,7 @@ def test_reasons_that_are_cut_are_not_taken_for_others() -> None:
     for keep in range(1, len(row) + 1):
         recording = parse((table + row[:keep]).encode(), interval_s=1)
         assert values(recording, "gpu0.throttle_reasons") == [0xA0]
-        assert "line 3 is cut and was left out" in recording.notes
+        assert saying(recording.notes, "line 3", "left out")
     with refused("no-gpu-values", "line 2"):
         parse(table[:-2].encode())
 

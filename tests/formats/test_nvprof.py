@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import assert_says, saying
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.nvprof import parse
@@ -119,7 +120,8 @@ def test_units_stand_in_the_second_line(unit: str, length_ns: int) -> None:
 
 def test_times_in_whole_microseconds_are_said_to_be_so() -> None:
     trace = parse(b'"Start","Duration","Name"\ns,us,\n1.000001,2.5,"cudaMalloc"\n')
-    assert trace.notes == ("times are given in s with 6 decimals, not to the ns",)
+    (note,) = trace.notes
+    assert_says(note, "in s", "6 decimals")
 
 
 def test_calls_and_kernels_of_an_untyped_summary_are_told_apart_by_their_section() -> None:
@@ -141,7 +143,7 @@ def test_output_of_the_program_between_rows_is_counted_and_said() -> None:
     assert trace.events is not None
     assert len(trace.events) == 3
     assert trace.ignored["line that is no row of a profile (the program's own output)"] == 2
-    assert "2 lines are no rows of a profile: left out" in trace.notes
+    assert saying(trace.notes, "2 lines", "left out")
 
 
 def test_marks_rows_without_a_time_and_counters_of_hardware_are_counted() -> None:
@@ -165,7 +167,7 @@ def test_processes_with_a_beginning_each_are_not_to_be_compared() -> None:
     trace = parse((GPU + GPU.replace("==77==", "==78==")).encode())
     assert trace.events is not None
     assert sorted(set(trace.events.process.tolist())) == [77, 78]
-    assert any("each with times from a beginning of its own" in note for note in trace.notes)
+    assert saying(trace.notes, "of its own")
 
 
 def test_a_file_that_is_cut_in_a_row_keeps_the_rows_before() -> None:

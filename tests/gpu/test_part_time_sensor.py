@@ -10,6 +10,7 @@ import pytest
 from tests.gpu.played import played
 from tests.gpu.recording import PlayedRecording, played_time
 from tests.run.made import Sampled
+from tests.wording import assert_says
 
 from wattstep.attribution.part_time import unevenly_seen
 from wattstep.run.run import Run
@@ -104,7 +105,7 @@ def test_a_sensor_in_step_with_the_training_is_far_off_and_its_interval_says_so(
     assert energy.value > 2 * true
     assert energy.low is not None
     assert energy.low <= true
-    assert "looks for 25 % of the time" in str(energy.method)
+    assert_says(energy.method, "25 % of the time")
 
 
 def test_of_steps_that_wander_past_its_looks_it_is_right_and_hardly_wider(tmp_path: Path) -> None:

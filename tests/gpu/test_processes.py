@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.wording import assert_says
 
 import wattstep
 from wattstep.run.run import Run
@@ -89,7 +90,7 @@ def test_an_instance_of_a_gpu_that_is_cut(tmp_path: Path) -> None:
     assert "cut into instances (MIG)" in utilization.reason
     (power,) = (c for c in run.series.channels.values() if c.role == "energy_part")
     assert power.name == "gpu1.energy"
-    assert "of the whole card, which is cut into 2 instances" in power.note
+    assert_says(power.note, "whole card", "2 instances")
 
 
 def test_a_gpu_whose_driver_loses_it_in_the_middle_keeps_what_was_read(tmp_path: Path) -> None:

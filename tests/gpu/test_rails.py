@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.run.imported.made import imported
 from tests.run.made import Worked, import_made
+from tests.wording import assert_says
 
 import wattstep
 from wattstep.attribution.gpu_copies import copies_of
@@ -87,7 +88,7 @@ def test_a_rail_feeds_its_own_and_says_so_of_others(made: SimpleNamespace) -> No
         other = "rail.CPU" if row["processor"] == "gpu0" else "rail.GPU"
         figure = row["energy_by_rail"][other]
         assert (figure.value, figure.low, figure.high) == (0, 0, 0)
-        assert figure.method.startswith("0 by what the rail feeds")
+        assert figure.method.startswith("0 by what")
         assert figure.status.value == "attributed"
 
 
@@ -102,7 +103,7 @@ def test_what_an_idle_gpu_draws_is_unattributed_in_its_phase(made: SimpleNamespa
 def test_memory_goes_by_bytes_and_its_rows_say_so(made: SimpleNamespace) -> None:
     for row in made.run.operations():
         method = row["energy_by_rail"]["rail.MEM"].method
-        assert "the rest by bytes moved" in method
+        assert "by bytes moved" in method
     sizes = {f"kernel {part.name}": part.size for part in made.program.parts}
     rows = {r["name"]: r for r in made.run.operations() if r["name"] in sizes}
     watts = made.program.idle_w[2]
@@ -268,7 +269,7 @@ def test_what_a_host_did_that_ran_ahead_is_not_told_from_its_rail(made: SimpleNa
     rails = made.run.series.rails
     told = process_of(breakdown, rails["rail.CPU"], quantity="energy of rail.CPU")
     assert isinstance(told, str)
-    assert told.startswith("the host runs ahead of the device (0.5 steps on the mean)")
+    assert_says(told, "the host runs", "0.5 steps")
     assert isinstance(
         process_of(breakdown, rails["rail.GPU"], quantity="energy of rail.GPU"), Process
     )
@@ -369,7 +370,7 @@ def test_a_total_without_a_rail_of_the_gpu_is_never_told_by_time(
             assert "cannot be distinguished" in energy["reason"]
         else:
             assert energy["status"] == "attributed"
-            assert energy["method"].startswith("regression of samples on operation times")
+            assert energy["method"].startswith("regression of samples")
     if every_ms == 1:
         kernel = next(r for r in run.document()["operations"] if r["name"] == "kernel")["energy"]
         assert kernel["low"] > 0.6

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.gpu.played import Cuda, Event, Gpu, Host, Work, played
 from tests.gpu.recording import PlayedRecording, played_time
+from tests.wording import assert_says, saying
 
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.device_timeline import DeviceTimeline
@@ -148,7 +149,7 @@ def test_a_script_that_waits_and_one_that_runs_ahead_give_the_same_figures(
     for run in (waits, ahead):
         figure = run.metrics["step_time"]
         assert figure.value == pytest.approx(busy, rel=0.02)
-        assert figure.source == "events in the queue of gpu0"
+        assert_says(figure.source, "events", "gpu0")
     assert ahead.metrics["run_ahead"].value > waits.metrics["run_ahead"].value
     assert waits.metrics["run_ahead"].value == pytest.approx(0.0, abs=2e-5)
     host = ahead.metrics["host_step_time"].value
@@ -163,7 +164,7 @@ def test_a_killed_recording_keeps_the_steps_that_the_device_had_come_to(tmp_path
         run = recording.kill()
     kept = len(run.series.steps.index)
     assert 0 < kept < 40
-    assert any(f"{40 - kept} steps are left out" in note for note in run.info.notes)
+    assert saying(run.info.notes, f"{40 - kept} steps", "left out")
 
 
 def test_a_gpu_that_is_lost_leaves_what_was_recorded(tmp_path: Path) -> None:
@@ -177,9 +178,7 @@ def test_a_gpu_that_is_lost_leaves_what_was_recorded(tmp_path: Path) -> None:
         begun = recording.steps.begin()
         recording.steps.end(begun, 0.5)
         assert recording.steps.device is None
-        assert "gpu0 cannot be asked any more: CUDA error: unspecified" in (
-            recording.steps.device_problem
-        )
+        assert_says(recording.steps.device_problem, "gpu0", "CUDA error: unspecified")
         run = recording.close()
     assert len(run.series.steps.index) >= 29
 
@@ -231,8 +230,7 @@ def test_a_script_that_uses_the_device_in_part_of_its_steps(tmp_path: Path) -> N
     assert steps.seconds[61:] == pytest.approx(5e-3, rel=0.01)
     counted = int(steps.clean.sum())
     host_s = int((steps.clean & (steps.index < 31)).sum())
-    assert any(f"{host_s} of {counted} steps that count are the host's" in note
-               for note in run.report().notes)  # fmt: skip
+    assert saying(run.report().notes, f"{host_s} of {counted} steps", "the host's")
 
 
 def test_following_that_begins_within_a_step_leaves_that_step_the_host_s(tmp_path: Path) -> None:
@@ -297,7 +295,7 @@ def test_first_steps_that_load_kernels_and_capture_graphs_are_warm_up(tmp_path: 
     assert steps.warmup[:12].all()
     assert not steps.warmup[12:].any()
     assert steps.settled == 9
-    assert any("more first steps count as warm-up" in note for note in run.report().notes)
+    assert saying(run.report().notes, "first steps", "warm-up")
 
 
 def test_nothing_is_recorded_or_asked_for_while_a_graph_is_captured(tmp_path: Path) -> None:

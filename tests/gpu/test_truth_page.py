@@ -65,7 +65,7 @@ def test_every_part_makes_its_table_and_power_agrees_with_nvml_s_counter(tmp_pat
     assert (summed, by) == ("4.000 ms", "nsys")
     assert abs(float(time_off)) < 1e-6
     # The card averages over a second: of a run that a busy machine does not make longer nothing is told.
-    assert energy_off == "no energy is told" or abs(float(energy_off)) < 1e-6
+    assert energy_off.startswith("no energy") or abs(float(energy_off)) < 1e-6
     memory = next(line for line in sections["memory"].splitlines() if line.startswith("| lenet"))
     assert memory.split("|")[3].strip() == "0 B"
     run = wattstep.load(shipped / "gpu-lenet")
@@ -103,4 +103,4 @@ def test_what_the_minutes_leave_out_is_said(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    assert page.read_text().count("because its share of the 0 minutes was over: lenet, gpt") == 2
+    assert page.read_text().count("was over: lenet, gpt") == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says, saying
 
 from wattstep.formats.recording import Recording
 from wattstep.importing.aligning import Alignment, align, parse_alignment, read_marks
@@ -81,7 +82,8 @@ def test_wall_clocks_that_agree_with_the_load_are_known_as_well_as_the_load_allo
     trace, tables, log = recordings()
     found = align(parse_alignment("auto"), trace, tables, [log])
     (document,) = found.documents
-    assert (document["file"], document["method"]) == ("a.csv", "by their wall clocks")
+    assert document["file"] == "a.csv"
+    assert_says(document["method"], "wall clocks")
     assert document["offset_s"] == 0
     assert 0 < document["uncertainty_s"] <= 0.02
     assert found.logs[0].recording.t_ns["power"].tolist() == log.recording.t_ns["power"].tolist()
@@ -95,7 +97,7 @@ def test_wall_clocks_that_the_load_contradicts_give_way_to_it(ahead_s: float) ->
     assert found.documents[0]["method"] == "by load"
     assert found.documents[0]["offset_s"] == pytest.approx(ahead_s, abs=0.02)
     assert found.documents[0]["uncertainty_s"] <= 0.02
-    assert any("disagree with the load, which was taken" in note for note in found.notes)
+    assert saying(found.notes, "disagree", "the load")
     assert not any("agrees" in note for note in found.notes)
 
 
@@ -104,11 +106,7 @@ def test_a_wall_clock_that_nothing_checks_is_warned_of() -> None:
     flat = constant(log)
     found = align(parse_alignment("auto"), trace, tables, [flat])
     assert found.documents[0]["uncertainty_s"] == 0.1
-    assert any(
-        "warning: the wall clocks" in note
-        and "flat.csv cannot be aligned by load: power does not move" in note
-        for note in found.notes
-    )
+    assert saying(found.notes, "warning:", "wall clocks", "flat.csv", "power does not")
 
 
 def test_a_log_that_covers_little_of_its_trace_may_be_misdated() -> None:
@@ -123,7 +121,7 @@ def test_a_log_that_covers_little_of_its_trace_may_be_misdated() -> None:
         value={"power": flat.recording.value["power"][until]},
     )
     found = align(parse_alignment("wall"), trace, tables, [replace(flat, recording=recording)])
-    assert any("covers 70 % of the trace" in note for note in found.notes)
+    assert saying(found.notes, "70 %")
     whole = align(parse_alignment("wall"), trace, tables, [flat])
     assert not any("covers" in note for note in whole.notes)
 
@@ -176,10 +174,7 @@ def constant(log: Telemetry) -> Telemetry:
 def test_wall_clocks_that_the_load_contradicts_are_warned_of() -> None:
     trace, tables, log = recordings(ahead_s=2.0)
     found = align(parse_alignment("wall"), trace, tables, [log])
-    assert any(
-        "2 s from where the wall clocks do" in note and "--align load" in note
-        for note in found.notes
-    )
+    assert saying(found.notes, "2 s from where", "--align load")
     assert found.documents[0]["uncertainty_s"] >= 2.0
 
 

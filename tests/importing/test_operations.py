@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.importing.kineto_by_hand import table, trace_of
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep.formats.trace import CATEGORIES, Summary, Trace
 from wattstep.importing.operations import (
@@ -324,7 +325,7 @@ def test_without_marks_the_whole_trace_is_one_step_and_says_so() -> None:
     assert made.whole
     assert (made.steps["start_ns"].tolist(), made.steps["end_ns"].tolist()) == ([5], [120])
     assert [row["step"] for row in table(made)] == [0, 0, 0]
-    assert any("no marks of steps" in note for note in made.notes)
+    assert saying(made.notes, "no marks")
     assert made.marks == 0
 
 
@@ -394,7 +395,7 @@ def test_marks_that_reach_into_the_next_by_a_rounding_end_where_it_begins() -> N
     assert made.steps["end_ns"].tolist() == [begin + 40_500 for begin in begins]
     assert (made.marks, made.rows) == (10, 10)
     assert [row["step"] for row in table(made)] == list(range(10))
-    assert "5 marks of steps reach into the next: they end where it begins" in made.notes
+    assert saying(made.notes, "5 marks", "reach into")
 
 
 def test_a_mark_within_another_is_no_step_however_short_it_is() -> None:
@@ -409,7 +410,7 @@ def test_a_mark_within_another_is_no_step_however_short_it_is() -> None:
     made = tables_of(trace_of(rows))
     assert made.steps["index"].tolist() == [1, 3]
     assert made.steps["end_ns"].tolist() == [995_000, 2_000_000]
-    assert "2 marks of steps lie across others; they are annotations here" in made.notes
+    assert saying(made.notes, "2 marks", "lie across")
 
 
 def two_ranks() -> list[Row]:
@@ -554,7 +555,7 @@ def test_steps_that_differ_in_their_phases_have_no_marks_and_a_note_says_so() ->
     rows = [row for row in rows if not (row["start_ns"] > 1000 and "Optimizer" in row["name"])]
     made = tables_of(trace_of(rows))
     assert made.steps["mark_name"].to_pylist() == [[], []]
-    assert any("differ in the order of their phases" in note for note in made.notes)
+    assert saying(made.notes, "order", "phases")
 
 
 def test_accumulated_gradients_are_phases_that_come_again() -> None:
@@ -588,7 +589,7 @@ def test_without_a_correlation_the_external_number_ties_a_kernel_to_its_operatio
     layers = {row["name"]: row["layer"] for row in table(made)}
     assert layers["by call"] == layers["by number"] == layers["cudaLaunchKernel"] == "layer"
     assert layers["by neither"] is None  # the external number repeats the correlation
-    assert any("what launched 1 pieces of work" in note for note in made.notes)
+    assert saying(made.notes, "launched 1 pieces")
 
 
 def test_waits_and_shadows_of_annotations_are_left_out_with_their_time() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.cli.demo import RECORDING as ORIN
 from wattstep.formats.plain_csv import SUM, parse
@@ -59,7 +60,7 @@ def test_the_truth_of_a_real_training_lies_in_what_its_power_tells(orin: Run) ->
     assert time.high - time.low < 0.2 * time.value
     assert time.status.value == "attributed"
     assert "not marked" in time.method
-    assert any("no step is marked" in note and "1,564" not in note for note in orin.info.notes)
+    assert any("no step is" in note and "1,564" not in note for note in orin.info.notes)
     # Its last stretch without the period is a rest, and in no step.
     rests = orin.series.steps.rest_ns["without_period"]
     first = orin.series.samples["gpu+soc"][0][0]
@@ -163,8 +164,8 @@ def test_a_log_without_units_says_how_to_state_them(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("time,GPU+SOC\n" + rows)
     run = imported(tmp_path, tmp_path / "log.csv")
     notes = " ".join(run.info.notes)
-    assert "these say no unit: gpu+soc; state it (--unit mW)" in notes
-    assert "no steps were found in the power: the log holds no power" in notes
+    assert_says(notes, "no unit: gpu+soc", "--unit mW")
+    assert_says(notes, "no steps were", "holds no power")
 
 
 def test_units_are_stated_for_all_columns_or_for_one() -> None:
@@ -243,7 +244,7 @@ def test_where_samples_are_too_slow_the_whole_and_the_busy_stretch_are_told_and_
     run = imported(tmp_path, written(tmp_path, 0.1, 0.5))
     metrics = run.metrics()
     assert metrics["step_time"].missing
-    assert "no steps were found in the power" in metrics["step_time"].reason
+    assert "no steps were" in metrics["step_time"].reason
     assert metrics["busy_time"].value == pytest.approx(120, abs=1.5)
     assert metrics["busy_power"].value == pytest.approx(10.4, rel=0.03)
     assert metrics["idle_power"]["before"].value == pytest.approx(4.0, rel=0.01)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.importing.clocks.alignment import from_offset
@@ -65,9 +66,7 @@ def test_a_file_is_named_once_in_its_error(tmp_path: Path) -> None:
     path = write(tmp_path / "turbostat.txt", "Avg_MHz\tBusy%\n12\t1.5\n")
     with pytest.raises(InvalidValueError) as caught:
         read(path)
-    assert str(caught.value).startswith(
-        "--telemetry turbostat.txt: it is no recording that is known"
-    )
+    assert_says(str(caught.value), "--telemetry turbostat.txt", "no recording")
     assert str(caught.value).count("turbostat.txt") == 1
 
 
@@ -90,7 +89,8 @@ def test_rotated_logs_join_and_keep_every_value(tmp_path: Path) -> None:
     assert len(logs) == 1
     assert logs[0].recording.t_ns["power"].tolist() == [n * 10**9 for n in range(5)]
     assert logs[0].recording.value["power"].tolist() == [1, 10, 20, 30, 40]
-    assert notes == ("power is one series of a.2.csv, a.1.csv",)
+    (note,) = notes
+    assert_says(note, "power", "a.2.csv, a.1.csv")
 
 
 def test_what_two_files_say_alike_is_there_once(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_what_differs_stands_behind_the_name_of_its_file_and_one_is_the_total(
     logs, notes = merged(read(one, other))
     roles = {c.name: c.role for log in logs for c in log.recording.channels}
     assert roles == {"wall.power": "power_total", "rail.power": "unknown"}
-    assert "differs where wall.csv, rail.csv overlap" in notes[0]
-    assert "the total is that of wall.csv" in notes[1]
+    assert_says(notes[0], "differs", "wall.csv, rail.csv")
+    assert_says(notes[1], "the total", "wall.csv")
     assert sum(log.recording.values for log in logs) == 6
 
 

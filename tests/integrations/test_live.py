@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.watching.made import Journal
+from tests.wording import assert_says
 
 from wattstep.integrations.live import Live
 from wattstep.integrations.steps import StepMarks
@@ -80,7 +81,7 @@ def test_modelled_joules_say_so(tmp_path: Path) -> None:
 def test_without_a_sensor_there_are_no_joules_and_no_zero(tmp_path: Path) -> None:
     live = Machine(tmp_path).live()
     live.look(steps=3, seconds=1.0)
-    assert live.words() == "joules missing: no power sensor"
+    assert_says(live.words(), "joules missing", "no power sensor")
     assert live.numbers() == {}
 
 

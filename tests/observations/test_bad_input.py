@@ -9,6 +9,7 @@ from tests.observations.made import core, gpu_load, rail
 from tests.run.made import Sampled, import_made, make_run, watts
 
 from wattstep.insight.observe import gather, observe
+from wattstep.insight.observe.deciding import UNTESTABLE
 from wattstep.insight.observe.evidence import Evidence, Observed
 from wattstep.insight.observe.table import OBSERVATIONS
 from wattstep.run import load
@@ -48,7 +49,7 @@ def test_a_run_with_hardly_a_step(tmp_path: Path, steps: int) -> None:
         Sampled(channel=rail("system", "power_total"), raw=lambda t: 5000),
     ]
     make_run(tmp_path / "r", sampled, steps=steps, trace="none")
-    assert set(all_of(gathered(tmp_path / "r")).values()) <= {"cannot be tested here", "undecided"}
+    assert set(all_of(gathered(tmp_path / "r")).values()) <= {UNTESTABLE, "undecided"}
 
 
 def test_an_imported_trace_without_telemetry(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_imported_loads_without_steps_tell_of_the_recording(tmp_path: Path) -> N
     )
     verdicts = all_of(gathered(path))
     assert verdicts.pop(1) == "undecided"  # neither of them ever moves
-    assert set(verdicts.values()) == {"cannot be tested here"}
+    assert set(verdicts.values()) == {UNTESTABLE}
 
 
 def test_channels_that_stand_still_and_channels_that_fail(tmp_path: Path) -> None:
@@ -100,8 +101,8 @@ def test_channels_that_stand_still_and_channels_that_fail(tmp_path: Path) -> Non
     ]
     make_run(tmp_path / "r", sampled, trace="none")
     verdicts = all_of(gathered(tmp_path / "r"))
-    assert set(verdicts.values()) <= {"cannot be tested here", "undecided", "holds"}
-    assert verdicts[1] == verdicts[6] == "cannot be tested here"
+    assert set(verdicts.values()) <= {UNTESTABLE, "undecided", "holds"}
+    assert verdicts[1] == verdicts[6] == UNTESTABLE
 
 
 def test_values_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:

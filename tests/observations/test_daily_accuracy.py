@@ -73,7 +73,7 @@ def test_several_seeds_are_processes() -> None:
 
 def test_no_daily_training_and_no_day_cannot_be_tested() -> None:
     assert "wattstep daily" in found().sentences[0]
-    assert "no day is done" in found(course(0, 0, days=0)).sentences[0].lower()
+    assert "no day" in found(course(0, 0, days=0)).sentences[0].lower()
 
 
 def test_stand_in_data_are_said() -> None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 from tests.observations.made import figure
+from tests.wording import assert_says
 
 from wattstep.insight.observe.estimates import Estimate, difference, of_processes, over
 from wattstep.schema.figure import Status, counted, missing
@@ -22,7 +23,7 @@ def test_of_several_processes_the_interval_is_students_t_over_their_means() -> N
     low, high = found.interval()
     assert (low, high) == pytest.approx((2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)), 1e-3)
     assert found.processes == 3
-    assert found.figure().method == "mean over 3 processes, Student's t"
+    assert_says(found.figure().method, "3 processes", "Student's t")
 
 
 def test_of_one_process_the_interval_is_the_figures_own_and_says_so() -> None:
@@ -35,7 +36,7 @@ def test_processes_that_happen_to_agree_are_no_surer_than_their_own_intervals() 
     """Two processes at 5 ± 0.4: 5 ± 0.4/√2."""
     found = estimate(of_processes([figure(5.0, half=0.4), figure(5.0, half=0.4)]))
     assert found.interval()[1] == pytest.approx(5 + 0.4 / math.sqrt(2), rel=1e-3)
-    assert found.figure().method == "mean over 2 processes, the intervals of their own steps"
+    assert_says(found.figure().method, "2 processes", "their own steps")
 
 
 def test_what_was_counted_has_no_error() -> None:

@@ -36,6 +36,22 @@ def test_what_is_no_budget_is_refused_with_what_would_do(text: str, id: str, nam
         Budget.parse(text)
 
 
+def test_python_gives_a_budget_as_text_as_one_or_none() -> None:
+    budget = Budget.parse("30 min")
+    assert Budget.of_any(budget) is budget
+    assert Budget.of_any("30 min") == budget
+    assert Budget.of_any(None).limits == Budget.of_any("").limits == ()
+    with refused("malformed-budget", "1800", "with a unit"):
+        Budget.of_any(1800)
+
+
+@pytest.mark.parametrize("given", [0, -5.0, float("nan"), float("inf"), True, None, "soon"])
+def test_a_period_is_text_or_seconds(given: object) -> None:
+    assert parse_period(3600) == parse_period("hour") == parse_period(3600.0) == 3600.0
+    with refused("malformed-duration", str(given)):
+        parse_period(given)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("text", "every_s", "id", "naming"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.planning.made import device, plan
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.cli.run import follow_plan
 from wattstep.plan.file import read_plan, write_plan
@@ -113,8 +114,9 @@ def test_options_on_the_command_line_win_with_a_note(
     assert names == ["made"]
     assert batch == str(own["batch_size"])
     assert given == {"accumulate": 3, "processor": "cuda", "image_size": 32}
-    assert facts["changed"] == [f"accumulate 3 in place of {own['accumulate']}"]
-    assert "--accumulate 3 in place of the plan's" in capsys.readouterr().err
+    (changed,) = facts["changed"]
+    assert_says(changed, "accumulate 3", own["accumulate"])
+    assert_says(capsys.readouterr().err, "--accumulate 3", "the plan's")
 
 
 def test_a_plan_of_another_workload_is_refused(written: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.predicting.steps import family
 from tests.refusals import refused
+from tests.wording import assert_says, saying
 
 from wattstep import devices
 from wattstep.predict import Predictor
@@ -121,8 +122,8 @@ def test_time_goes_with_the_runs_by_what_is_common_to_a_borrowed_device() -> Non
     assert rows + float(waits["time"]) == pytest.approx(corrected.time.total)
     assert float(corrected.energy_per_step) == pytest.approx(ratio * float(plain.energy_per_step))
     assert float(corrected.mean_power) == pytest.approx(float(plain.mean_power))
-    assert any("corrected by that: step time" in note for note in corrected.notes)
-    assert str(corrected.step_time.source).endswith("corrected by 1 recorded run")
+    assert saying(corrected.notes, "corrected", "step time")
+    assert_says(str(corrected.step_time.source), "1 recorded run")
 
 
 def test_power_shifts_energy_and_nothing_else() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.predicting.test_like import ORIN, info
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep import engines, workloads
 from wattstep.predict import AnyPredictor, predictor_for
@@ -86,7 +87,7 @@ def test_modelled_power_corrects_no_energy() -> None:
     plain, predictor = lenet().at(16), learned(run(power=Status.MODELLED))
     assert float(predictor.at(16).mean_power) == pytest.approx(float(plain.mean_power))
     assert predictor.evidence.trainings[0].left_out == {"power": "it is modelled"}
-    assert any("power not (it is modelled)" in note for note in predictor.at(16).notes)
+    assert saying(predictor.at(16).notes, "power not", "modelled")
 
 
 def test_of_a_disturbed_run_memory_alone_counts() -> None:

@@ -68,7 +68,7 @@ def test_a_phone_trains_with_mnn_and_says_what_it_rests_on() -> None:
     small, large = (float(MnnPredictor(family(), PHONE).at(size).system_memory) for size in (4, 8))
     assert large - small == pytest.approx(4 * 33 * IMAGE, rel=0.05)
     report = prediction.report(workload="by hand")
-    assert "no such run took place" in report.notes[0]
+    assert "no such run" in report.notes[0]
 
 
 def test_work_unlike_that_of_the_fit_widens_and_is_named() -> None:
@@ -79,8 +79,8 @@ def test_work_unlike_that_of_the_fit_widens_and_is_named() -> None:
     unseen = MnnPredictor(strange, PHONE).at(4)
     assert unseen.reach["step_time"] > seen.reach["step_time"]
     assert not unseen.within
-    assert any("that no value was fitted to" in note for note in unseen.notes)
-    assert not any("that no value was fitted to" in note for note in seen.notes)
+    assert any("no value was" in note for note in unseen.notes)
+    assert not any("no value was" in note for note in seen.notes)
 
 
 def test_its_mode_is_one_that_was_measured() -> None:
@@ -93,7 +93,7 @@ def test_its_mode_is_one_that_was_measured() -> None:
 
 
 def test_mnn_elsewhere_and_another_precision_are_refused() -> None:
-    with refused("unknown-framework", "nothing is known of its speed"):
+    with refused("unknown-framework"):
         check_device(devices.find("jetson-tx2"), engine="mnn")
     with refused("unknown-precision", "fp32"):
         check_device(PHONE, precision="bf16")

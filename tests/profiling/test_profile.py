@@ -18,6 +18,7 @@ from tests.profiling.scripts import (
     document,
     wattstep,
 )
+from tests.wording import assert_says
 
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure
@@ -83,8 +84,8 @@ def test_a_script_that_raises_ends_with_1_and_its_own_traceback(profiled: AllPro
     done = profiled("raises")
     assert done.code == 1
     lines = done.stderr.strip().splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "ZeroDivisionError: the script's own mistake"
+    assert lines[0].startswith("Traceback ")
+    assert lines[-1].startswith("ZeroDivisionError: ")
     assert f'File "{done.script}"' in lines[1]
     assert "wattstep" not in done.stderr
     assert "runpy" not in done.stderr
@@ -108,9 +109,7 @@ def test_an_option_of_ours_after_a_script_that_fails_is_told_to_go_before_it(
     assert done.returncode == 3
     assert done.stdout == ""  # no screen about a run without a step
     ended, hint = done.stderr.splitlines()[-2:]
-    assert ended.startswith(
-        "wattstep: picky.py ended with exit code 3 before its first step: runs/"
-    )
+    assert_says(ended, "wattstep: picky.py", "exit code 3", "first step", "runs/")
     assert hint.endswith("wattstep profile --power-model ... picky.py")
 
 
@@ -168,7 +167,6 @@ def test_operations_and_rests_of_a_script_make_its_step(profiled: AllProfiled) -
         assert whole == pytest.approx(run.metrics()["step_time"].value, rel=1e-6), name
 
 
-@pytest.mark.slow
 def test_every_kind_of_script_is_closed_and_says_which_torch_ran(profiled: AllProfiled) -> None:
     import torch
 
@@ -288,7 +286,7 @@ def test_a_script_in_which_no_optimizer_steps_says_so(profiled: AllProfiled) -> 
     assert done.code == 0
     assert done.stdout == "no torch.optim here\n"
     assert not len(done.run.series.steps.index)
-    assert "no training step was seen" in notes(done.run)
+    assert "no training step" in notes(done.run)
     assert done.run.metrics()["step_time"].missing
 
 
@@ -417,7 +415,6 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
     assert load(tmp_path / "runs" / "r").info.state == "recovered"
 
 
-@pytest.mark.slow
 def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
     script = tmp_path / "ranked.py"
     script.write_text(
@@ -433,7 +430,7 @@ def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
             "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--no-python",
             *wattstep("profile", "--quiet", "--out", "runs", "ranked.py"),
         ],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

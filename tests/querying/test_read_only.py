@@ -77,9 +77,7 @@ def _state(folder: Path) -> dict[Path, str]:
     ],
 )
 def test_what_is_not_one_select_is_refused(folder: Path, sql: str) -> None:
-    with pytest.raises(
-        InvalidValueError, match=f"{WRITES}|CTE needs a SELECT|disabled by configuration"
-    ):
+    with pytest.raises(InvalidValueError, match=f"{WRITES}|CTE needs|disabled by"):
         wattstep.query(sql.format(root=folder), runs=folder / "runs")
 
 

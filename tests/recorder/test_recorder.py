@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import getpass
 import itertools
@@ -17,10 +18,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 import wattstep
 from wattstep.errors import RunExistsError
 from wattstep.record.recorder import Recorder
+from wattstep.record.tracing.windows import NOT_LOADED
 from wattstep.store.files import read_info
 from wattstep.store.lock import is_recording
 
@@ -158,7 +161,8 @@ def test_a_body_that_raises_keeps_the_run_and_its_whole_steps(tmp_path: Path) ->
     with pytest.raises(ZeroDivisionError, match="the loss"):
         train()
     assert len(table(path, "steps")) == 3
-    assert read_info(path).notes == ("the training ended with ZeroDivisionError",)
+    (note,) = read_info(path).notes
+    assert_says(note, "training ended", "ZeroDivisionError")
 
 
 def test_a_step_that_was_given_up_and_tried_again_counts_once(tmp_path: Path) -> None:
@@ -266,7 +270,7 @@ def test_a_folder_that_may_not_be_written_is_refused_with_one_line(tmp_path: Pat
         "except wattstep.WattstepError as error: print(error)\n"
     )
     done = ran(script, "/usr/wattstep-run")
-    assert done.stdout == "cannot record into /usr/wattstep-run: Permission denied\n"
+    assert_says(done.stdout, "/usr/wattstep-run", os.strerror(errno.EACCES))
 
 
 @pytest.mark.parametrize(
@@ -372,9 +376,7 @@ def test_without_torch_there_are_no_operations_and_the_run_says_why(tmp_path: Pa
     assert (done.returncode, done.stderr) == (0, "")
     assert len(table(tmp_path / "run", "steps")) == 12
     assert table(tmp_path / "run", "operations") == []
-    assert read_info(tmp_path / "run").notes == (
-        "no operations: no framework was loaded when the steps began",
-    )
+    assert read_info(tmp_path / "run").notes == (NOT_LOADED,)
     assert read_info(tmp_path / "run").engine == "python"
 
 
@@ -398,5 +400,5 @@ def test_a_recorder_loads_neither_numpy_nor_pyarrow() -> None:
 
 def test_the_public_names_are_there_and_others_are_not() -> None:
     assert set(dir(wattstep)) >= {"Recorder", "RecordingWarning", "WattstepError", "load"}
-    with pytest.raises(AttributeError, match="has no attribute 'recorder_of_heads'"):
+    with pytest.raises(AttributeError, match="recorder_of_heads"):
         _ = wattstep.recorder_of_heads

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.settings import POWER_MODELS, parse_duration, parse_power_model
@@ -66,11 +67,12 @@ def test_a_known_power_model_names_its_source() -> None:
 
 
 def test_a_linear_power_model_is_the_users_own() -> None:
-    assert parse_power_model("linear:0.5,3") == {
+    model = parse_power_model("linear:0.5,3")
+    assert_says(model.pop("source"), "the user")
+    assert model == {
         "name": "linear:0.5,3",
         "idle_watts_a_core": 0.5,
         "busy_watts_a_core": 3.0,
-        "source": "given by the user",
     }
 
 

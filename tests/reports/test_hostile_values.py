@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from hypothesis import given
@@ -41,6 +42,6 @@ def test_of_marks_piled_on_a_letter_four_are_kept() -> None:
 
 
 def test_what_is_cut_says_so() -> None:
-    assert plain(LONG).endswith("x… (cut: 10,000 characters in all)")
+    assert re.search(r"x… \(cut: 10,000 [^(]*\)$", plain(LONG))
     assert brief(LONG) == "x" * 79 + "…"
     assert harmful(plain(EVIL * 100)) == set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.wording import assert_says
+
 from wattstep.report import machines
 from wattstep.report.wording import summary, titles
 from wattstep.schema.run_report import RunReport
@@ -23,11 +25,11 @@ REPLAYED = run({**SERVER, "sensors_of": "recording x.log (tegrastats, jetson-tx2
 
 def test_an_emulated_board_is_not_what_trained() -> None:
     first = summary(EMULATED)[0]
-    assert "trained with torch 2.13.0 (batch 4) on AMD EPYC, a virtual machine." in first
-    assert "those of an emulated NVIDIA Jetson TX2" in first
+    assert_says(first, "torch 2.13.0", "on AMD EPYC, a virtual machine")
+    assert "an emulated NVIDIA Jetson TX2" in first
     assert "Cortex" not in first
     assert machines.named(EMULATED.device) == "AMD EPYC"
-    assert machines.short(EMULATED.device) == "AMD EPYC (sensors: an emulated NVIDIA Jetson TX2)"
+    assert_says(machines.short(EMULATED.device), "AMD EPYC (sensors:", "NVIDIA Jetson TX2)")
     assert "2 cores" in machines.machine(EMULATED.device)
 
 
@@ -39,11 +41,11 @@ def test_a_replayed_run_says_whose_sensors_it_shows() -> None:
 
 
 def test_runs_of_one_workload_are_told_apart_by_their_sensors() -> None:
-    assert titles([LOCAL, EMULATED, REPLAYED]) == [
-        "LeNet-5 · batch 4",
-        "LeNet-5 · batch 4 · an emulated NVIDIA Jetson TX2",
-        "LeNet-5 · batch 4 · a recording x.log (tegrastats, jetson-tx2)",
-    ]
+    parts = [title.split(" · ") for title in titles([LOCAL, EMULATED, REPLAYED])]
+    assert [part[:2] for part in parts] == [["LeNet-5", "batch 4"]] * 3
+    assert [part[2:] for part in parts] == [
+    [], ["an emulated NVIDIA Jetson TX2"], ["a recording x.log (tegrastats, jetson-tx2)"],
+    ]  # fmt: skip
 
 
 def test_a_run_of_this_machine_says_nothing_of_sensors() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.reports.synthetic import document, figure, missing, report
+from tests.wording import assert_says
 
 from wattstep.report.several import summary_of_all
 
@@ -22,19 +23,16 @@ def about(words: str, *runs: dict[str, Any]) -> str:
 def test_intervals_apart_make_one_the_fastest() -> None:
     quick = run("Quick", figure(2e-3, "s", "measured", 1.9e-3, 2.1e-3))
     slow = run("Slow", figure(3e-3, "s", "measured", 2.9e-3, 3.1e-3))
-    assert about("shortest step", slow, quick) == (
-        "Quick has the shortest step: 2.00 ms (1.90 to 2.10)."
-    )
+    assert_says(about("shortest step", slow, quick), "Quick has", "2.00 ms (1.90 to 2.10)")
 
 
 def test_overlapping_intervals_leave_it_open() -> None:
     one = run("One", figure(2e-3, "s", "measured", 1.5e-3, 2.5e-3))
     other = run("Other", figure(2.4e-3, "s", "measured", 2.2e-3, 2.6e-3))
     far = run("Far", figure(9e-3, "s", "measured", 8e-3, 10e-3))
-    assert about("shortest step", one, other, far) == (
-        "Intervals overlap, and leave open which has the shortest step: One, 2.00 ms (1.50 to 2.50), "
-        "or Other."
-    )
+    answer = about("shortest step", one, other, far)
+    assert_says(answer, "overlap", "One, 2.00 ms (1.50 to 2.50)", "or Other.")
+    assert "Far" not in answer
 
 
 def test_what_several_overlaps_leave_open_is_one_sentence() -> None:
@@ -43,9 +41,10 @@ def test_what_several_overlaps_leave_open_is_one_sentence() -> None:
     other = run("Other", figure(2.4e-3, "s", "measured", 2.2e-3, 2.6e-3), throughput=wide)
     sentences = summary_of_all([report(one), report(other)])
     assert " ".join(sentences).count("overlap") == 1
-    assert sentences[-2] == (
-        "Intervals overlap, and leave open which has the shortest step: One, 2.00 ms (1.50 to 2.50), "
-        "or Other; which trains most samples in a second: One, 10 samples/s (5 to 15), or Other."
+    assert_says(
+        sentences[-2],
+        "One, 2.00 ms (1.50 to 2.50), or",
+        "10 samples/s (5 to 15), or Other",
     )
 
 
@@ -54,20 +53,16 @@ def test_the_most_throughput_is_the_best() -> None:
         run(name, figure(1.0, "s"), throughput=figure(value, "samples/s"))
         for name, value in (("A", 10.0), ("B", 30.0), ("C", 20.0))
     ]
-    assert about("most samples", *runs) == "B trains most samples in a second: 30 samples/s."
+    assert_says(about("most samples", *runs), "B trains", "30 samples/s")
 
 
 def test_what_is_missing_is_not_the_least() -> None:
     known = run("A", figure(1.0, "s"), energy_per_sample=figure(2.0, "J", "modelled"))
     other = run("B", figure(2.0, "s"), energy_per_sample=figure(3.0, "J"))
     unknown = run("C", figure(3.0, "s"), energy_per_sample=missing("J"))
-    assert about("least energy", known, other, unknown) == (
-        "A needs the least energy for a sample: ≈ 2.00 J (modelled). Some of these figures are "
-        "modelled, others measured. Of 1 of the 3 it is not known."
-    )
-    assert about("least energy", known, unknown) == (
-        "Which needs the least energy for a sample cannot be said: it is known of A only."
-    )
+    answer = about("least energy", known, other, unknown)
+    assert_says(answer, "A needs", "≈ 2.00 J (modelled)", "others measured", "1 of the 3")
+    assert_says(about("least energy", known, unknown), "cannot be said", "A only")
     # Each figure says why it is missing: nothing is said of it again.
     told = summary_of_all([report(unknown), report(unknown)])
     assert not any("energy" in sentence for sentence in told)
@@ -77,17 +72,15 @@ def test_equal_figures_and_different_machines_are_said() -> None:
     one = {**run("A", figure(1.0, "s")), "device": {"cpu": "a"}}
     other = {**run("B", figure(1.0, "s")), "device": {"cpu": "b"}}
     found = summary_of_all([report(one), report(other)])
-    assert found[0] == "These are 2 runs of different machines."
-    assert found[1] == "Which has the shortest step cannot be said: all have 1.00 s."
+    assert_says(found[0], "2 runs", "different machines")
+    assert_says(found[1], "shortest step", "cannot be said", "1.00 s")
     assert "wattstep compare" in found[-1]
 
 
 def test_digits_that_are_not_shown_rank_nothing() -> None:
     peaks = [figure(mega * 1e6, "B", "measured") for mega in (347.1, 346.9)]
     one, other = (run(name, figure(1.0, "s"), peak_memory=peak) for name, peak in zip("AB", peaks, strict=True))  # fmt: skip
-    assert about("least memory", one, other) == (
-        "Which needs the least memory cannot be said: all have 347 MB."
-    )
+    assert_says(about("least memory", one, other), "cannot be said", "347 MB")
 
 
 def test_what_only_one_run_has_is_no_question() -> None:
@@ -95,10 +88,11 @@ def test_what_only_one_run_has_is_no_question() -> None:
     other = run("B", figure(2.0, "s"))
     both = run("C", figure(2.0, "s"), energy_per_token=figure(0.03, "J"))
     assert "token" not in " ".join(summary_of_all([report(language), report(other)]))
-    assert about("for a token", language, both).startswith("A needs the least energy for a token")
+    assert about("for a token", language, both).startswith("A needs")
 
 
 def test_runs_of_different_networks_are_not_ranked() -> None:
     one, other = document(), document(workload="resnet50", title="ResNet-50")
     sentences = summary_of_all([report(one), report(other)])
-    assert sentences == ["These are 2 runs of different workloads, which are not ranked."]
+    (sentence,) = sentences
+    assert_says(sentence, "2 runs", "different workloads", "not ranked")

@@ -24,6 +24,7 @@ from tests.run.made import (
     power,
     told,
 )
+from tests.wording import assert_says
 
 from wattstep.attribution.tables import regression_input as module
 from wattstep.attribution.tables.regression_input import Process, process_of, unseen
@@ -92,7 +93,7 @@ def test_operations_shorter_than_the_time_between_samples_get_their_energy_from_
         assert figure.low <= TRUTH[name] * 1.001
         assert figure.high >= TRUTH[name] * 0.999
         assert figure.status.value == "attributed"
-        assert "regression of samples on operation times" in figure.method
+        assert "regression of samples" in figure.method
         assert " samples over 398 steps" in figure.method  # less 3 warm-up, 100 traced, 99 settling
         assert "package.energy" in figure.source
 
@@ -110,7 +111,7 @@ def test_an_operation_longer_than_samples_is_told_by_the_regression_as_well(tmp_
     rows = {row["name"]: row for row in run.operations()}
     assert [rows[name]["power"].value for name in TRUTH] == pytest.approx([1, 4, 6.6], rel=0.01)
     for name in TRUTH:
-        assert "regression of samples on operation times" in rows[name]["energy"].method
+        assert "regression of samples" in rows[name]["energy"].method
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -166,16 +167,16 @@ def test_without_a_sensor_nothing_is_regressed_and_the_reason_stays(tmp_path: Pa
     run = load(make_run(tmp_path / "r", []).path)
     found = run.breakdown.regression_tables.regression_result
     assert isinstance(found, str)
-    assert "no power sensor was found" in found
+    assert "no power sensor" in found
     (row, *_) = run.operations()
-    assert "no power sensor was found" in row["energy"].reason
+    assert "no power sensor" in row["energy"].reason
     assert row["power"].missing
     assert run.document()["energy_groups"] == []
 
 
 def test_without_traced_steps_there_are_no_rows_and_no_regression(tmp_path: Path) -> None:
     run = counted(tmp_path, steps=60, trace="none")
-    assert run.breakdown.regression_tables.regression_result == "tracing was off (--trace none)"
+    assert_says(run.breakdown.regression_tables.regression_result, "--trace none")
     assert run.document()["energy_groups"] == []
 
 
@@ -242,7 +243,7 @@ def test_a_long_run_is_thinned_to_stretches_and_says_so(
     assert isinstance(found, Process)
     (note,) = found.notes
     assert note.startswith("400 of ")
-    assert note.endswith("samples took part, in 4 stretches spread evenly over the run")
+    assert_says(note, "4 stretches")
     known = np.isfinite(found.sampled.value)
     assert known.sum() == 400
     assert (~known).sum() == 4  # after each stretch nothing is known

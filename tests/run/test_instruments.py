@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.run.made import import_made, make_run
+from tests.wording import assert_says
 
 from wattstep.recorded.instruments import instruments_of, instruments_on
 from wattstep.run import load
@@ -22,7 +23,7 @@ def test_sources_name_the_engine_of_the_run(tmp_path: Path, engine: str) -> None
     name = engine.split()[0]
     assert row.figure("time").source == f"{name} profiler, monotonic clock"
     assert row.figure("memory").source == f"{name} allocator"
-    assert instruments_on(engine).device_allocator == f"{name}'s allocator of the GPU's memory"
+    assert_says(instruments_on(engine).device_allocator, f"{name}'s allocator", "GPU's memory")
 
 
 def test_those_of_an_import_are_torchs(tmp_path: Path) -> None:

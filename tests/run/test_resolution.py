@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.run.made import BEGIN, MS, ByPhase, Sampled, busy, energy, make_run, power, told
+from tests.wording import assert_says
 
 from wattstep.run import Run, load
 from wattstep.schema.channel import Channel
@@ -53,7 +54,7 @@ def test_without_a_regression_energy_of_an_operation_is_missing_and_says_why(tx2
         assert rows[name]["energy"].missing
         reason = rows[name]["energy"].reason or ""
         before, _, after = reason.partition("; regression: ")
-        assert before == "not resolvable: samples show power late and averaged"
+        assert_says(before, "not resolvable", "late and averaged")
         assert after == "too few samples"
         assert rows[name]["time"].value == pytest.approx(seconds)
 
@@ -65,7 +66,7 @@ def test_an_operation_longer_than_the_update_interval_is_told_by_the_regression(
     found = rows["backward-op"]
     assert found.low <= 0.6 * 5 <= found.high
     assert found.value == pytest.approx(0.6 * 5, rel=0.02)
-    assert "regression of samples on operation times" in found.method
+    assert "regression of samples" in found.method
     assert rows["forward-op"].missing
 
 
@@ -82,7 +83,7 @@ def test_what_is_not_resolved_stands_in_a_rest_so_that_the_step_adds_up(
     assert rest["energy"]["value"] == pytest.approx(whole, rel=1e-9)
     assert rest["energy"]["status"] == "attributed"
     assert rest["time"]["value"] == 0
-    assert "samples do not tell of single rows" in rest["energy"]["method"]
+    assert "of single rows" in rest["energy"]["method"]
 
 
 @pytest.mark.parametrize("table", ["operations", "layers", "phases", "kinds"])
@@ -109,7 +110,7 @@ def test_energy_of_a_step_shorter_than_the_interval_is_a_mean_over_many_and_its_
         assert "not resolvable" in row["energy"].reason
     assert told(run.document(), "operations") == pytest.approx(figure.value, rel=1e-9)
     # Four clean steps, then a traced one: the window reaches over both.
-    assert "what ran between them (traced steps) is mixed in" in figure.reason
+    assert_says(figure.reason, "traced steps", "mixed in")
 
 
 def test_energy_of_a_run_of_a_few_updates_is_missing(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_energy_of_a_run_of_a_few_updates_is_missing(tmp_path: Path) -> None:
     for name in ("energy_per_step", "mean_power", "energy_per_sample"):
         reason = run.metrics()[name].reason
         assert reason is not None
-        assert "not resolvable: VDD_IN averages over 422 ms" in reason
+        assert_says(reason, "not resolvable", "VDD_IN", "422 ms")
         assert "record more steps" in reason
     assert all("not resolvable" in row["energy"].reason for row in run.operations())
     assert "energy" not in run.document()["not_resolved"]["operations"]
@@ -133,7 +134,7 @@ def test_a_counter_that_rises_evenly_tells_the_step_and_nothing_of_single_operat
     run = load(make_run(tmp_path / "r", [counter], steps=300).path)
     for row in run.operations():
         assert row["energy"].missing
-        assert "all samples are equal: they tell nothing" in row["energy"].reason
+        assert "samples are equal" in row["energy"].reason
     document = run.document()
     assert document["metrics"]["energy_per_step"]["value"] == pytest.approx(0.1, rel=1e-6)
     assert told(document, "operations") == pytest.approx(0.1, rel=1e-6)
@@ -158,7 +159,7 @@ def test_power_below_the_quantum_is_not_resolvable(tmp_path: Path) -> None:
         raw=lambda t: int(values[(t - BEGIN + 10**9) // (20 * MS)]), every_ns=5 * MS,
     )  # fmt: skip
     run = load(make_run(tmp_path / "r", [source], steps=600).path)
-    assert "goes in steps of 0.4 W" in (run.metrics()["energy_per_step"].reason or "")
+    assert "steps of 0.4 W" in (run.metrics()["energy_per_step"].reason or "")
 
 
 def test_channels_tell_their_interval_their_quantum_and_their_repeats(tx2: Run) -> None:
@@ -255,8 +256,10 @@ def test_no_figure_of_a_replayed_or_modelled_channel_looks_measured(
     assert {row["energy"]["status"] for row in document["operations"]} == {status}
     for table in ("energy_by_rail", "energy_outside"):
         assert {one["status"] for one in document[table].values()} == {status}
-    assert document["metrics"]["other_cpu"]["reason"] == (
-        f"the system's busy time is {status} and the training's own is real"
+    assert_says(
+        document["metrics"]["other_cpu"]["reason"],
+        f"busy time is {status}",
+        "training's own",
     )
     assert "disturbed" not in document["steps"]
     assert document["conditions"]["disturbed_steps"] is None
@@ -323,5 +326,5 @@ def test_a_gauge_that_always_shows_the_same_is_said_to_stand_still(tmp_path: Pat
         for name, sensor in (("still", still), ("moving", moving))
     ]
     assert "VDD_IN showed 5 W in all" in notes[0]
-    assert "it may stand still, whatever the load does" in notes[0]
+    assert "may stand still" in notes[0]
     assert "stand still" not in notes[1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.run.made import FIVE, ByPhase, Sampled, make_run, power, told
+from tests.wording import assert_says
 
 import wattstep
 
@@ -135,7 +136,7 @@ def test_a_channel_that_never_changes_tells_none_of_17_operations(ran: Ran) -> N
     sensor = {"documented": False, "constant": True}
     document, judge = ran(watts, [0.004] * 17, sensor)
     assert len(document["operations"]) == 17
-    refused(document, "all samples are equal: they tell nothing of what differs within a step")
+    refused(document, "samples are equal")
     (step,) = energies(judge, "steps")
     assert step.covered
 
@@ -166,14 +167,14 @@ def test_of_samples_that_are_fewer_than_steps_and_few_no_delay_is_made_up(ran: R
     """A value a second for 24 s: of two operations of 4 ms, each had the energy of the other."""
     sensor = {"way": "instant", "refresh_s": 1.0, "documented": False, "noise": 0.01}
     document, judge = ran((10.0, 2.0), (0.004, 0.004), sensor, record_s=24.0)
-    refused(document, "do not tell how late the sensor is")
+    refused(document, "how late the")
     (step,) = energies(judge, "steps")
     assert step.covered
 
 
 def test_a_single_traced_step_tells_no_operation_and_says_so(ran: Ran) -> None:
     document, _ = ran((10.0, 2.0), (0.05, 0.03), {}, traced=(7,))
-    refused(document, "one step was traced")
+    refused(document, "one step was")
 
 
 # --- sensors that lie ----------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def test_of_a_sensor_at_the_end_of_its_range_all_energy_is_missing_and_says_so(
     figures = [document["metrics"]["energy_per_step"], document["metrics"]["mean_power"]]
     for figure in [*figures, *(row["energy"] for row in document["operations"])]:
         assert figure["value"] is None
-        assert "it seems to be at the end of its range" in figure["reason"]
+        assert "of its range" in figure["reason"]
 
 
 @pytest.mark.parametrize(("range_to", "at_end"), [(100.0, False), (9.0, True)])
@@ -199,14 +200,14 @@ def test_a_load_that_stands_still_at_its_highest_is_no_end_of_a_range_known_to_g
     sensor = {"clip": 0.8, "noise": 0.02, "range_to": range_to}
     document, _ = ran((10.0, 2.0), (0.03, 0.02), sensor, drift=0.05)
     figure = document["metrics"]["energy_per_step"]
-    assert ("it seems to be at the end" in (figure["reason"] or "")) is at_end
+    assert ("at the end" in (figure["reason"] or "")) is at_end
     assert (figure["value"] is None) is at_end
 
 
 def test_one_sample_of_1_gw_counts_as_a_failed_read_and_is_noted(ran: Ran) -> None:
     document, judge = ran((10.0, 2.0), (0.03, 0.02), {"outlier": True}, record_s=20.0)
     step = document["metrics"]["energy_per_step"]
-    assert "1 value(s) of board.power left out as failed reads: 1e+09 W" in step["reason"]
+    assert_says(step["reason"], "1 value(s)", "board.power", "failed reads", "1e+09 W")
     for one in energies(judge, "operations", "steps"):
         assert one.covered, one
 
@@ -217,7 +218,7 @@ def test_behind_an_exponential_average_no_single_operation_is_told(
 ) -> None:
     sensor = {"way": "exponential", "window_s": seconds, "documented": False}
     document, _ = ran((10.0, 2.0), (0.03, 0.05), sensor, record_s=8.0)
-    refused(document, "seems to average exponentially")
+    refused(document, "average exponentially")
 
 
 def test_power_that_goes_on_from_one_operation_into_the_next_is_not_told_of_either(
@@ -226,7 +227,7 @@ def test_power_that_goes_on_from_one_operation_into_the_next_is_not_told_of_eith
     document, judge = ran(
         (10.0, 2.0, 6.0, 3.0), (0.03, 0.05, 0.02, 0.03), {}, record_s=12.0, carried_s=0.01
     )
-    refused(document, "power to go on from one operation into the next")
+    refused(document, "into the next")
     (step,) = energies(judge, "steps")
     assert step.covered
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.wording import assert_says, saying
 
 import wattstep
+from wattstep.attribution.tables.step_kinds import NOT_TRACED
 
 NAMED = "10 ms, operations of 20 ms"
 
@@ -207,7 +209,8 @@ def test_a_document_is_not_asked_for_operations_of_steps_that_were_never_traced(
         joules=np.append(happened.joules, 0.15),
     )  # fmt: skip
     judged = truth.Judge(document, happened, sensor)
-    assert judged.violations == ["rests: steps that were not traced is not there"]
+    (violation,) = judged.violations
+    assert_says(violation, f"rests: {NOT_TRACED}")
     document["rests"]["steps that were not traced"] = document["rests"]["framework"]
     judged = truth.Judge(document, happened, sensor)
     assert not judged.violations
@@ -215,7 +218,7 @@ def test_a_document_is_not_asked_for_operations_of_steps_that_were_never_traced(
     assert {o.quantity: o.truth for o in found} == {"energy": 0.15, "time": 0.05}
     traced = [replace(step, kind=1) if step.traced else step for step in happened.steps]
     judged = truth.Judge(document, replace(happened, steps=traced), sensor)
-    assert "operations: other  forward is not there" in judged.violations
+    assert saying(judged.violations, "operations: other  forward")
 
 
 def test_a_value_of_one_traced_step_claims_no_interval_and_says_so(
@@ -225,9 +228,11 @@ def test_a_value_of_one_traced_step_claims_no_interval_and_says_so(
     time = next(r for r in document["operations"] if r["name"] == "op0")["time"]
     time.update({"low": None, "high": None})
     judged = truth.Judge(document, happened, sensor)
-    assert judged.violations == ["operations: time has no interval (op0 layer0 forward)"]
+    (violation,) = judged.violations
+    assert_says(violation, "operations: time", "no interval", "(op0 layer0 forward)")
     time["method"] = "traced; one traced step: no interval is known"
     judged = truth.Judge(document, happened, sensor)
     assert not judged.violations
     found = [o for o in judged.compared if o.level == "operations" and o.quantity == "time"]
-    assert [o.reason for o in found if o.value is None] == ["one traced step: no interval is known"]
+    (reason,) = [o.reason for o in found if o.value is None]
+    assert_says(reason, "one traced step", "no interval")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.sampling.conftest import channel, rows
 from tests.waiting import gone, until
+from tests.wording import assert_says
 
 from wattstep.record.sampling.collector import Collector, News
 from wattstep.record.sampling.plan import make_plan
@@ -200,10 +201,9 @@ def test_a_source_that_fails_for_good_is_lost_and_tried_ever_more_seldom(
     assert times[1] - times[0] >= 1e9
     assert times[2] - times[1] >= 2e9
     news = one.collector.stop()
-    assert [n.text for n in news] == [
-        "bad failed: No such device; it was tried again",
-        "bad was lost: No such device; no samples of it from then on",
-    ]
+    failed, lost = (n.text for n in news)
+    assert_says(failed, "bad failed", os.strerror(errno.ENODEV))
+    assert_says(lost, "bad was lost", os.strerror(errno.ENODEV), "no samples")
     assert news[0].lost_ns is None
     assert news[1].lost_ns is not None
     assert news[1].lost_ns < times[0]
@@ -271,7 +271,7 @@ def test_a_source_that_ends_long_before_the_run_left_a_gap(feeding: Callable[...
     (news,) = one.collector.stop()
     assert (news.sensor, news.lost_ns) == ("ending", last)
     assert news.text.startswith("ending ended 0.")
-    assert news.text.endswith(" s before the run: no samples from then on")
+    assert_says(news.text, "before the run", "no samples")
 
 
 # --- its end -----------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_a_killed_collector_is_one_line_for_each_of_its_sensors(
     (pid,) = one.collector.pids
     os.kill(pid, signal.SIGKILL)
     until(lambda: one.collector.lost() is not None)
-    assert one.collector.lost() == "it ended with signal 9"
+    assert_says(one.collector.lost(), "signal 9")
     words = "was lost with the collector: it ended with signal 9; no samples of it from"
     # It may have been killed between the journals of the two reads: the later one counts.
     last = {name: max(one.samples(name, n)[-1][0] for n in (0, 1)) for name in ("one", "two")}
@@ -351,7 +351,7 @@ def test_a_collector_that_cannot_write_gives_the_reason(feeding: Callable[..., F
     again = Collector(one.plan, one.folder / "gone")
     again.start()
     (news,) = again.await_first_rows()
-    assert "collector: No such file or directory;" in news.text
+    assert_says(news.text, "collector:", os.strerror(errno.ENOENT))
     assert again.stop() == []
 
 

@@ -20,4 +20,4 @@ def test_without_the_process_or_its_accounts_the_reason_is_given(tree):
     assert isinstance(none, Absent)
     assert "schedstat" in none.reason
     assert isinstance(cut, Absent)
-    assert "how long threads waited" in cut.reason
+    assert "long threads waited" in cut.reason

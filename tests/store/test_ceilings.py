@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.explaining.made import DEVICE, TORCH, ceilings
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.figure import Missing
@@ -36,11 +37,11 @@ def test_those_measured_later_take_the_place_of_earlier_ones() -> None:
 
 
 def test_why_none_fits_is_said() -> None:
-    assert find(DEVICE, ENGINE, 1) == "no ceilings were measured yet"
+    assert_says(find(DEVICE, ENGINE, 1), "no ceilings")
     keep(ceilings(threads=1))
-    assert "threads (1), the run used 4" in str(find(DEVICE, ENGINE, 4))
-    assert f"with torch {TORCH}, the run used 9.9" in str(find(DEVICE, "torch 9.9", 1))
-    assert "cpu: processor, the run's: other" in str(find({**DEVICE, "cpu": "other"}, ENGINE, 1))
+    assert_says(str(find(DEVICE, ENGINE, 4)), "threads (1)", "used 4")
+    assert_says(str(find(DEVICE, "torch 9.9", 1)), f"torch {TORCH}", "used 9.9")
+    assert_says(str(find({**DEVICE, "cpu": "other"}, ENGINE, 1)), "cpu: processor", "run's: other")
     assert "does not say" in str(find(DEVICE, "torch", 1))
     assert "does not say" in str(find(DEVICE, ENGINE, None))
 

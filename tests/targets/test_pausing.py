@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import refused
+from tests.wording import saying
 
 from wattstep.record.hosts.emulation import host, tree
 from wattstep.record.hosts.emulation.pausing import LEAST_S, Pauser, is_job_of_a_shell
@@ -135,4 +136,4 @@ def test_half_the_clock_doubles_the_time_and_none_of_it_passes_for_measured(tmp_
     assert step_time.status is Status.MODELLED
     assert energy is not None
     assert energy.status is Status.MODELLED
-    assert any("slows the training by pauses" in note for note in run.info.notes)
+    assert saying(run.info.notes, "by pauses")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.refusals import refused
+from tests.wording import assert_says, saying
 
 from wattstep.errors import InvalidValueError
 from wattstep.record.recorder import Recorder
@@ -332,12 +333,8 @@ def test_a_loss_that_is_no_number_ends_the_way_to_the_goal(tmp_path: Path) -> No
                 step.loss = loss
             assert time_to_target.ended(last=False, diverged=not math.isfinite(loss)) is over
     run = load(tmp_path / "run")
-    assert run.document()["status_notes"][0] == (
-        "accuracy=0.6 was not reached: the loss is no finite number any more, the best was 0.1"
-    )
-    assert run.metrics()["time_to_target"].reason == (
-        "accuracy=0.6 was not reached: the loss is no finite number from step 1 on"
-    )
+    assert_says(run.document()["status_notes"][0], "accuracy=0.6", "best was 0.1")
+    assert_says(run.metrics()["time_to_target"].reason, "accuracy=0.6", "from step 1 on")
     assert [row["step"] for row in run.document()["evaluations"]] == [0]
 
 
@@ -398,8 +395,8 @@ def test_a_run_that_is_to_become_steady_ends_with_its_budget_and_says_what_was_m
     assert found["most_s"] == 0.5
     assert found["criterion"]["throughput_change"] == 0.02
     assert any(note.startswith("--sustain: not steady after") for note in run.info.notes)
-    assert "the ambient temperature is unknown: give --ambient" in run.info.notes
-    assert "whether a fan cools the device is unknown: give --fan" in run.info.notes
+    assert saying(run.info.notes, "ambient temperature", "--ambient")
+    assert saying(run.info.notes, "a fan", "--fan")
 
 
 def test_steps_that_limit_a_run_which_is_to_become_steady_are_its_limit_and_no_time_is(
@@ -427,8 +424,8 @@ def test_what_became_of_the_cool_down_before_it_stands_in_the_run(tmp_path: Path
     run = load(train(settings, lambda progress: None).path)
     torch.set_num_threads(threads)
     assert run.info.conditions["cooldown"] == cooled
-    assert run.info.conditions["fan"] == {"words": "none", "source": "given by the user"}
-    assert run.info.conditions["ambient"] == {
-        "value": 19.0, "unit": "°C", "source": "given by the user",
-    }  # fmt: skip
+    fan, ambient = run.info.conditions["fan"], run.info.conditions["ambient"]
+    assert (fan["words"], ambient["value"], ambient["unit"]) == ("none", 19.0, "°C")
+    assert_says(fan["source"], "the user")
+    assert_says(ambient["source"], "the user")
     assert "sustained" not in run.metrics()

@@ -87,7 +87,7 @@ def test_a_trainer_that_is_killed_has_ended_and_its_run_is_kept(
     seen = watcher.look()
     assert seen.state == "ended"
     assert seen.over
-    assert "did not close the run" in seen.problems[0]
+    assert "not close the" in seen.problems[0]
     assert seen.steps > one.last[0]
     assert (one.run / "journal").is_dir()  # looking recovers nothing
     with refused("nothing-recording"):
@@ -107,7 +107,7 @@ def test_a_sampler_that_hangs_is_said_and_the_steps_go_on(
     try:
         before = one.step()[0]
         seen = until(lambda: (found := watcher.look()).problems and one.step() and found)
-        assert "sampler has written nothing" in seen.problems[0]
+        assert "has written nothing" in seen.problems[0]
         assert seen.state == "recording"
         assert until(lambda: one.step() and watcher.look().steps > before + 10)
     finally:

@@ -30,4 +30,4 @@ def test_a_battery_without_a_forecast_still_tells_what_it_holds() -> None:
     end = missing("ratio", "the number of steps is not known")
     assert of(battery=figure(0.63, "ratio"), battery_end=end) == "battery 63 %"
     low = figure(-0.1, "ratio", Status.PREDICTED)
-    assert "empty before the end" in of(battery=figure(0.1, "ratio"), battery_end=low)
+    assert "empty before" in of(battery=figure(0.1, "ratio"), battery_end=low)

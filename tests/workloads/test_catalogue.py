@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.workloads import find, names
@@ -92,7 +93,7 @@ def test_looking_loads_no_framework():
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest():
-    with refused("unknown-data-set", "did you mean mnist"):
+    with refused("unknown-data-set", " mnist"):
         find_set("mnit")
 
 
@@ -178,7 +179,7 @@ def test_another_size_is_a_problem_though_it_can_be_read(tmp_path):
     checked = check(SHAKESPEARE, tmp_path)
     assert checked.facts is not None
     assert checked.as_published == ()
-    assert "input.txt: 860 bytes where 1115394 were published" in checked.problems[0]
+    assert_says(checked.problems[0], "input.txt: 860 bytes", 1115394)
 
 
 def test_another_content_is_a_problem(tmp_path):
@@ -195,7 +196,7 @@ def test_a_file_of_unknown_checksum_is_no_problem_and_not_called_right(tmp_path)
     assert checked.unknown == (tmp_path / "dev_data_ToyCar.zip",)
     assert checked.as_published == ()
     # The archive alone is not there for a training.
-    assert "toyadmos is not there" in checked.problems[0]
+    assert_says(checked.problems[0], "toyadmos", "not there")
 
 
 def test_files_within_an_archive_are_checked_once_it_is_unpacked(tmp_path):

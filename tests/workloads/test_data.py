@@ -9,6 +9,7 @@ import struct
 import numpy as np
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.workloads.data.cifar10 import cut_bands, cut_patches, read_images
@@ -112,7 +113,7 @@ def test_without_its_test_file_the_last_tenth_of_cifar10_is_held_out_and_the_nam
     assert samples.held_out_targets.tolist() == [9]
     assert samples.held_out_inputs[0, :, 0, 0].tolist() == [9, 109, 209]
     assert (samples.facts.samples, samples.facts.stand_in) == (9, False)
-    assert "CIFAR-10 without its test file" in samples.facts.name
+    assert_says(samples.facts.name, "CIFAR-10", "test file")
 
 
 def test_a_truncated_test_file_of_cifar10_is_named(tmp_path):
@@ -246,7 +247,7 @@ def test_without_its_test_files_the_last_tenth_of_mnist_is_held_out_and_the_name
     assert samples.inputs[:, 0, 0, 0].tolist() == list(range(18))
     assert samples.held_out_inputs[:, 0, 0, 0].tolist() == [18, 19]
     assert samples.held_out_targets.tolist() == [8, 9]
-    assert "MNIST without its test files" in samples.facts.name
+    assert_says(samples.facts.name, "MNIST", "test files")
 
 
 @pytest.mark.parametrize("other", ["FashionMNIST/raw", "KMNIST/raw", "fashion-mnist"])

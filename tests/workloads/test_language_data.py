@@ -308,7 +308,7 @@ def test_without_official_files_a_stand_in_says_what_it_is(tmp_path, read, offic
     samples = read(tmp_path)
     assert samples.facts.stand_in
     assert samples.facts.stands_for == official
-    assert "standard library of Python" in samples.facts.name
+    assert "library of Python" in samples.facts.name
     assert samples.inputs.shape == (samples.facts.samples, *shape)
     assert len(samples.inputs) > 2000
     assert len(samples.held_out_inputs) > 200

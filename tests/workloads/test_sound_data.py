@@ -5,6 +5,7 @@ import wave
 import numpy as np
 import pytest
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.workloads.data.samples import spread_evenly
@@ -206,7 +207,7 @@ def test_speech_commands_are_read_and_their_test_list_is_held_out(tmp_path):
     assert held_out == [(12, "yes"), (41, "unknown")]
     facts = samples.facts
     assert (facts.stand_in, facts.stands_for, facts.samples) == (False, None, 8)
-    assert facts.name == "Speech Commands, 8 of its training waveforms"
+    assert_says(facts.name, "Speech Commands", "8 of its")
 
 
 def test_silence_is_cut_from_the_background_noise(tmp_path):

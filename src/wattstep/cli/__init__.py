@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
+import typer.core
 
 from wattstep.cli.saying import REFUSED, refuse, say
 from wattstep.errors import InvalidValueError, UnrecordedInterrupt, WattstepError
@@ -28,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "boards": "wattstep.cli.boards:boards",
         "devices": "wattstep.cli.devices:devices",
         "suite": "wattstep.cli.suite:suite",
+        "engines": "wattstep.cli.engines:engines",
         "data": "wattstep.cli.data:data",
         "run": "wattstep.cli.run:run",
         "profile": "wattstep.cli.profile:profile",
@@ -58,6 +60,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 STOPPED = 130
 FAILED = 70  # as EX_SOFTWARE of sysexits.h
+UNREAD = 141  # as a shell says of a tool that SIGPIPE ended
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
 _OWN_OPTIONS: Final = (
@@ -73,7 +76,23 @@ def run_command_line() -> int:
     """Parses the arguments, runs the command, and turns errors into one line and an exit code.
 
     Returns:
-        0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; or the profiled script's own.
+        0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; 141 where nobody reads
+        on what is printed; or the profiled script's own.
+    """
+    try:
+        code = _run()
+        sys.stdout.flush()  # not at the interpreter's end, where a closed pipe is a complaint
+    except BrokenPipeError:  # whoever read us has had enough: wattstep show RUN | head -3
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    return code
+
+
+def _run() -> int:
+    """The exit code of the command.
+
+    Raises:
+        BrokenPipeError: Nobody reads on what it prints.
     """
     try:
         check_order(sys.argv[1:])
@@ -82,10 +101,11 @@ def run_command_line() -> int:
         _dump(error, "--json" in sys.argv)
         say(f"wattstep: {error}")
         return REFUSED
-    except BrokenPipeError:  # whoever read us has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        raise
     except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # rich and click end with 1 for it
+            raise ending.__context__ from None
         code = ending.code if isinstance(ending.code, int) else 0
         if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
             what = UNRECORDED if _is_unrecorded(ending) else KEPT
@@ -108,11 +128,41 @@ def _app(names: Iterable[str]) -> typer.Typer:
     for name in names:
         place, _, function = COMMANDS[name].partition(":")
         module = importlib.import_module(place)
-        app.command(name, context_settings=getattr(module, "CONTEXT", {}))(
+        app.command(name, cls=_Command, context_settings=getattr(module, "CONTEXT", {}))(
             _refusing(getattr(module, function))
         )
     app.callback(invoke_without_command=True)(_show_version)
     return app
+
+
+class _Command(typer.core.TyperCommand):
+    """A command that says in one line what has to be written, where that is missing."""
+
+    # Contexts are of click, which newer versions of typer have within themselves.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses what stands after the command.
+
+        Raises:
+            InvalidValueError: What it cannot do without is missing.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            missing = error.param if type(error).__name__ == "MissingParameter" else None
+            if missing is None:
+                raise
+            required = [each for each in self.params if each.required]
+            line = " ".join(["wattstep", str(self.name), *map(_written, required)])
+            told = str(getattr(missing, "help", None) or "").rstrip(".")
+            raise InvalidValueError(
+                f"incomplete: {line} ({told})", id="missing-argument"
+            ) from error
+
+
+def _written(parameter: Any) -> str:
+    """An argument or option as it stands on a command line: RUN, --meter FILE."""
+    word = parameter.metavar or str(parameter.name).upper()
+    return word if parameter.param_type_name == "argument" else f"{parameter.opts[0]} {word}"
 
 
 def _refusing(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,7 +14,9 @@ from wattstep.errors import InvalidValueError
 def agent(
     output: Annotated[
         Path,
-        typer.Option(*OUTPUT, help="The file to write, or with --join the new run."),
+        typer.Option(
+            *OUTPUT, help="The file to write, or with --join the new run.", metavar="FILE"
+        ),
     ],
     look: Annotated[
         Optional[Path],  # noqa: UP045

@@ -40,6 +40,14 @@ def compare(
             metavar="FACET,...",
         ),
     ] = None,
+    by: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="A table by one facet (engine, threads, batch, device): a block for each "
+            "configuration of all others, with time, energy, memory and data movement.",
+            metavar="FACET",
+        ),
+    ] = None,
     metric: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -72,6 +80,9 @@ def compare(
     """Compare runs: what differs, how sure that is, and what more runs would show."""
     groups = split(paths)
     with lean():
+        if by is not None:
+            _compare_by(by, groups, json, quiet)
+            return
         _compare_or_hold(groups, across, metric, baseline, tolerance, strict, full, json, quiet)
 
 
@@ -102,6 +113,24 @@ def _compare_or_hold(
     if tolerance != TOLERANCE:
         raise InvalidValueError("--tolerance goes with --baseline", id="needs-baseline")
     _compare(groups, facets, metric, full, as_json, quiet)
+
+
+def _compare_by(facet: str, groups: list[list[Path]], as_json: bool, quiet: bool) -> None:
+    from wattstep.api import compare_by
+    from wattstep.cli.progress import bar_of
+
+    runs = [path for group in groups for path in group]
+    with bar_of("comparing", quiet=quiet) as show:
+        compared = compare_by(
+            facet, runs,
+            on_read=lambda done, count: show(f"{done} of {count} runs read", READING * done / count),
+        )  # fmt: skip
+    if as_json:
+        _dump(compared.document())
+        return
+    from wattstep.report.terminal.by_facet import print_by_facet
+
+    print_by_facet(compared, screen())
 
 
 def _compare(

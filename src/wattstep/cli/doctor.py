@@ -16,6 +16,7 @@ from wattstep.cli.settings_options import with_settings
 from wattstep.schema.diagnosis import (
     ChannelFacts,
     Diagnosis,
+    EngineFacts,
     PowerTotal,
     ProcessorFacts,
     SensorFacts,
@@ -78,7 +79,11 @@ def _show(diagnosis: Diagnosis, full: bool) -> None:
     from wattstep.cli.screen import screen
 
     console = screen()
-    lines = [*_device(diagnosis["device"]), *_gpus(diagnosis.get("processors", ()))]
+    lines = [
+        *_device(diagnosis["device"]),
+        *_gpus(diagnosis.get("processors", ())),
+        *_engines(diagnosis.get("engines", ())),
+    ]
     for line in (*lines, *diagnosis["notes"], _total(diagnosis["total"])):
         console.print(Text(line))
     (_print_channels if full else _print_sensors)(diagnosis["sensors"], console)
@@ -219,6 +224,16 @@ def _device(device: DeviceFacts) -> list[str]:
     line = ", ".join(fact for fact in facts if fact)
     whose = device.get("sensors_of")
     return [line, f"sensors: {whose}"] if whose else [line]
+
+
+def _engines(engines: Sequence[EngineFacts]) -> list[str]:
+    """Those that are there, and those that are not, in a line."""
+    there = [f"{each['engine']} {each['version']}" for each in engines if each["version"]]
+    missing = [each["engine"] for each in engines if not each["version"]]
+    if not engines:
+        return []
+    absent = f"; not installed: {', '.join(missing)} (wattstep engines)" if missing else ""
+    return [f"engines: {', '.join(there) or 'none'}{absent}"]
 
 
 def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:

@@ -44,7 +44,7 @@ from wattstep.schema.settings import option_of
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
     "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
-    "ambient", "fan", "cooldown", "canary", "plan", "out", "name", "live", "full", "json", "quiet",
+    "ambient", "fan", "cooldown", "canary", "plan", "exported", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def run(
     context: typer.Context,
@@ -53,7 +53,7 @@ def run(
         typer.Argument(
             autocompletion=completing.workloads,
             metavar="NAME...",
-            help="Workloads; see suite. With --plan its own.",
+            help="Workloads; see suite. With --plan or --from its own.",
         ),
     ] = None,
     batch: Batches = "4",
@@ -120,9 +120,14 @@ def run(
         names, batch, precision, planned = follow_plan(
             plan, names, batch, precision, given, partial(is_given, context)
         )
+    if given["exported"] is not None:
+        given["rate_rule"] = rate_rule
+        names, batch = follow_export(names, batch, given, partial(is_given, context))
+        rate_rule = given.pop("rate_rule")
     if not names:
         raise InvalidValueError(
-            "which workload? `wattstep suite` lists them, --plan has its own", id="nothing-to-train"
+            "which workload? `wattstep suite` lists them, --plan and --from have their own",
+            id="nothing-to-train",
         )
     target, ambient = given["target"], given["ambient"]
     batches = parse_batches(batch)
@@ -247,6 +252,49 @@ def follow_plan(
             say(f"wattstep: note: --{option} {asked} in place of the plan's {value}")
     facts: PlannedFacts = {**plan.planned, "changed": changed}
     return [plan.workload], str(own["batch_size"]), str(own["precision"]), facts
+
+
+def follow_export(
+    names: list[str] | None, batch: str, given: dict[str, Any], stands: Callable[[str], bool]
+) -> tuple[list[str], str]:
+    """Settings of an exported training, which nothing can change any more.
+
+    Args:
+        names: Workloads that are given, or None.
+        batch: With --batch.
+        given: Further options by field of the settings; those of the export are put in.
+        stands: Whether an option stands on the command line.
+
+    Returns:
+        The workload and batch to train with.
+
+    Raises:
+        InvalidValueError: It cannot be read, or is another training than what is asked for.
+    """
+    from wattstep.engines.exported.folder import ExportedFolder
+    from wattstep.train.settings import TrainingSettings
+
+    place = Path(given["exported"])
+    training = ExportedFolder(place).training
+    given["exported"] = str(place.absolute())
+    own = {"engine": training.engine, **training.settings}
+    for field, value in own.items():
+        parameter = "batch" if field == "batch_size" else field
+        asked = batch if field == "batch_size" else given.get(field)
+        if stands(parameter) and str(asked) != str(value):
+            option = option_of(TrainingSettings, field)
+            raise InvalidValueError(
+                f"--{option} {asked}: {place} was exported with {value}: export it again",
+                id="other-export",
+            )
+        if field != "batch_size":
+            given[field] = value
+    if names not in (None, [], [training.workload]):
+        raise InvalidValueError(
+            f"--from {place} is {training.workload}, not {', '.join(names or [])}: leave the name out",
+            id="other-export",
+        )
+    return [training.workload], str(training.batch_size)
 
 
 def is_given(context: typer.Context, parameter: str) -> bool:

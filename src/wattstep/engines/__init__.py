@@ -14,7 +14,16 @@ from wattstep.schema.registry import Registry
 DEFAULT: Final = "torch"
 # By the name of the framework's module. Adding an engine: its file, its line here (or an entry
 # point of its package), its test.
-ENGINES: Final = Registry("wattstep.engines", {"torch": "wattstep.engines.torch.engine:ENGINE"})
+ENGINES: Final = Registry(
+    "wattstep.engines",
+    {
+        "torch": "wattstep.engines.torch.engine:ENGINE",
+        "torch-compile": "wattstep.engines.torch.engine:COMPILED",
+        "mnn": "wattstep.engines.mnn.engine:ENGINE",
+        "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
+        "executorch": "wattstep.engines.executorch.engine:ENGINE",
+    },
+)
 
 
 @cache
@@ -39,7 +48,7 @@ def loaded() -> Engine | None:
         ENGINES,
     ):  # other packages are looked through only where ours are not
         for name in names:
-            if name in sys.modules:
+            if _module(name) in sys.modules:
                 return find(name)
     return None
 
@@ -51,8 +60,14 @@ def listen_to_script(listener: Listener, marker: str) -> None:
         listener: As `Engine.listen` takes it.
         marker: "module:name" of the function that finds markers.
     """
-    for name in ENGINES:
-        after_import(name, partial(_listen, name, listener, marker))
+    modules = {_module(name): name for name in reversed(tuple(ENGINES))}  # of each the first engine
+    for module, name in modules.items():
+        after_import(module, partial(_listen, name, listener, marker))
+
+
+def _module(name: str) -> str:
+    """Module whose presence says that an engine's framework is loaded; other packages' are not asked."""
+    return find(name).module if name in ENGINES.own else name
 
 
 def _listen(name: str, listener: Listener, marker: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from types import MappingProxyType
 from typing import Final
 
@@ -90,6 +90,22 @@ class Budget:
                     )
             limits.append(limit)
         return cls(limits=tuple(limits))
+
+    @classmethod
+    def of_any(cls, given: object) -> Budget:
+        """A budget as Python code may give it: text as `parse` takes it, a budget, or None for no limits.
+
+        Raises:
+            InvalidValueError: It is something else, or text that is no budget.
+        """
+        if isinstance(given, Budget):
+            return given
+        if given is None or isinstance(given, str):
+            return cls.parse(given or "")
+        raise InvalidValueError(
+            f"budget {given!r}: text with a unit, e.g. 'battery 5 %, 30 min', a Budget, or None",
+            id="malformed-budget",
+        )
 
     def of(self, kind: str) -> Limit | None:
         """The limit of a kind."""
@@ -189,12 +205,19 @@ def spelt_up(most: float, unit: str) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
-def parse_period(text: str) -> float:
-    """Seconds between the begins of two sessions, from "day", "6 h" or "2 weeks".
+def parse_period(text: str | float) -> float:
+    """Seconds between the begins of two sessions, from "day", "6 h" or "2 weeks", or a number of seconds.
 
     Raises:
         InvalidValueError: It is no period.
     """
+    if isinstance(text, (int, float)) and not isinstance(text, bool) and 0 < text < inf:
+        return float(text)
+    if not isinstance(text, str):
+        raise InvalidValueError(
+            f"every {text!r}: text, e.g. '6 h', or a number of seconds above 0",
+            id="malformed-duration",
+        )
     match = _PERIOD.fullmatch(text.strip().lower())
     count, word = match.groups() if match else (None, "")
     word = word if word in PERIODS else word.removesuffix("s")

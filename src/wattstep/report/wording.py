@@ -176,12 +176,12 @@ def titles(reports: Sequence[RunReport]) -> list[str]:
 def _way(report: RunReport) -> dict[str, str]:
     """Training settings, in words that stand beside a title."""
     options = report.options
-    times, rule, size = (options.get(key) for key in ("accumulate", "rate_rule", "image_size"))
+    rule, size = (options.get(key) for key in ("rate_rule", "image_size"))
     return {
         "precision": plain(report.precision or ""),
         "channels_last": "channels last" if options.get("channels_last") else "",
         "compiled": "compiled" if options.get("compiled") else "",
-        "accumulate": f"accumulated {times} times" if times and times != 1 else "",
+        "accumulate": _accumulated(options),
         "rate_rule": f"{plain(rule)} rate" if rule else "",
         "image_size": f"{size}×{size}" if size else "",
         **strategies(options),
@@ -215,7 +215,8 @@ def setting(report: RunReport) -> list[str]:
     parts = [
         report.engine,
         brief(str(report.options.get("arguments") or "")),
-        _batch(report),
+        None if report.batch_size is None else f"batch {report.batch_size}",
+        _accumulated(report.options),
         None if threads is None else f"{threads} thread" + ("" if threads == 1 else "s"),
         report.precision,
         "channels last" if report.options.get("channels_last") else None,
@@ -232,13 +233,9 @@ def may_or_should(gain: Figure) -> str:
     return "may" if gain.low is not None and gain.low < _LEAST_GAIN else "should"
 
 
-def _batch(report: RunReport) -> str | None:
-    """ "batch 8", or "batch 8 accumulated 4 times"."""
-    if report.batch_size is None:
-        return None
-    times = report.options.get("accumulate") or 1
-    again = "" if times == 1 else f" accumulated {times} times"
-    return f"batch {report.batch_size}{again}"
+def _accumulated(options: TrainingOptions) -> str:
+    times = options.get("accumulate") or 1
+    return "" if times == 1 else f"accumulated {times} times"
 
 
 def data(report: RunReport) -> str:

@@ -69,20 +69,20 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
 
 def _peak(stretches: list[memory.Stretch], series: Series) -> tuple[Figure, float]:
     """The peak, and what of it is the children's in bytes."""
-    added = _added(series)
+    added = added_by_children(series)
     if not stretches or not added.high.any():
         return memory.peak(stretches), 0.0
-    return family_peak(stretches, _samples(series, "resident_memory"), added)
+    return family_peak(stretches, samples_of(series, "resident_memory"), added)
 
 
-def _added(series: Series) -> Added:
-    """By child processes, but for times when the foreground job ran, which is one of them."""
+def added_by_children(series: Series) -> Added:
+    """Memory by child processes, but for times when the foreground job ran, which is one of them."""
     roles = (f"children_{which}_memory" for which in ("resident", "added", "shared"))
-    added = added_memory(*(_samples(series, role) for role in roles))
+    added = added_memory(*(samples_of(series, role) for role in roles))
     return added.without(series.steps.rest_ns.get(FOREGROUND, ()))
 
 
-def _samples(series: Series, role: str) -> Samples:
+def samples_of(series: Series, role: str) -> Samples:
     """Of the only channel of a role; none where it gave nothing. One sample says how much it was."""
     names = (c.name for c in series.channels.values() if c.role == role)
     return next((series.raw(name) for name in names if name in series.samples), _NONE)
@@ -95,14 +95,14 @@ def _proportional_peak(series: Series, peak: Figure) -> Figure | None:
         series: The samples.
         peak: The same with each page counted once.
     """
-    (t_ns, own), (same_ns, children) = (_samples(series, role) for role in _FAMILY)
+    (t_ns, own), (same_ns, children) = (samples_of(series, role) for role in _FAMILY)
     if not len(t_ns) or not np.array_equal(t_ns, same_ns):
         return None
     there = children > 0
     if not there.any():
         return None
     both = own + children
-    more = more_than_read(t_ns, _samples(series, "resident_memory"))
+    more = more_than_read(t_ns, samples_of(series, "resident_memory"))
     lowest, value = float(both[there].max()), float((both + more)[there].max())
     return Figure(
         value=value, unit="B", n=int(there.sum()), status=Status.MEASURED,
@@ -153,7 +153,7 @@ def _shared(series: Series, device: Mapping[str, Figure]) -> dict[str, Any]:
         status=series.status(available[0]), source=available[0].source,
         method="lowest sample of what was available to whatever asks for it",
     )  # fmt: skip
-    then_ns, resident = _samples(series, "resident_memory")
+    then_ns, resident = samples_of(series, "resident_memory")
     known = np.isfinite(resident)
     if not known.any():
         return {"system_memory_left": figure}

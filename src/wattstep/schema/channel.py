@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -81,6 +82,8 @@ class SensorRead:
             Such a read has the parser "feed", and `path` is only what the record calls it.
         push_settings: What that function is called with, JSON-ready. Reads of a sensor with the
             same source and settings are given by one source.
+        feed: Former name of `push_source`; warns.
+        feed_settings: Former name of `push_settings`; warns.
     """
 
     path: str
@@ -91,6 +94,20 @@ class SensorRead:
     slow: bool = False
     push_source: str = ""
     push_settings: Mapping[str, Any] = field(default_factory=dict)
+    feed: InitVar[str] = ""
+    feed_settings: InitVar[Mapping[str, Any] | None] = None
+
+    def __post_init__(self, feed: str, feed_settings: Mapping[str, Any] | None) -> None:
+        # Sensors of other packages may still have the names of before.
+        for name, former, value in (
+            ("push_source", "feed", feed),
+            ("push_settings", "feed_settings", feed_settings),
+        ):
+            if value:
+                warnings.warn(
+                    f"SensorRead({former}=...) is now {name}", DeprecationWarning, stacklevel=3
+                )
+                object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, kw_only=True)

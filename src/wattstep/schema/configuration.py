@@ -152,6 +152,10 @@ def _of_device(name: str) -> Callable[[DeviceFacts], str]:
     return lambda device: _as_text(device.get(name))
 
 
+def _compiled(info: RunFacts) -> str:
+    return "compiled" if info.options.get("compiled") else ITS_OWN
+
+
 def _sampling(info: RunFacts) -> str:
     return f"{info.interval_s * 1e3:g} ms" if info.interval_s else NOT_TOLD
 
@@ -188,7 +192,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "batch": _field("the batch size", _REFUSE, lambda info: _as_text(info.batch_size), facet="batch", chosen=True),
         "precision": _field("the precision", _REFUSE, lambda info: _as_text(info.precision), facet="precision", chosen=True),
         "channels last": _field("whether channels lie last", _REFUSE, _option("channels_last"), facet="options", chosen=True),
-        "compiled": _field("whether the model is compiled", _REFUSE, _option("compiled"), facet="options", chosen=True),
+        "compiled": _field("whether the model is compiled", _REFUSE, _compiled, facet="engine", chosen=True),
         "checkpointing": _field("whether activations are computed again", _REFUSE, _option("checkpointing"), facet="options", chosen=True),
         "layers that train": _field("the layers that train", _REFUSE, _option("train_last"), facet="options", chosen=True),
         "lora": _field("the rank of LoRA", _REFUSE, _option("lora"), facet="options", chosen=True),

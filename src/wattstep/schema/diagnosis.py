@@ -22,6 +22,20 @@ class ProcessorFacts(TypedDict):
     facts: GpuFacts
 
 
+class EngineFacts(TypedDict):
+    """A framework that trains; `version` is None where it is not installed, and `reason` says how to get it.
+
+    `exports` says whether it trains what `wattstep engines export` writes; `trained` why it does not
+    train a workload of the suite, by its name, "" where it does, as it was last tried.
+    """
+
+    engine: str
+    version: str | None
+    reason: str | None
+    exports: bool
+    trained: dict[str, str]
+
+
 class PowerTotal(TypedDict):
     """What the power in all is the sum of; `source` is None where there is none, and `note` says why."""
 
@@ -55,12 +69,13 @@ class SensorFacts(TypedDict):
 class Diagnosis(TypedDict):
     """What a target can measure.
 
-    `processors` and `interval` are not told by every board's wattstep, and `sampler` has texts and
+    `processors`, `engines` and `interval` are not told by every board's wattstep, and `sampler` has texts and
     figures by name.
     """
 
     device: DeviceFacts
     processors: list[ProcessorFacts]
+    engines: list[EngineFacts]
     interval: str
     target: str
     total: PowerTotal

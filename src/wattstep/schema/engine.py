@@ -10,13 +10,19 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.run_documents import GpuFacts, ModelFacts, TrainingOptions
+from wattstep.schema.run_documents import (
+    CompilingFacts,
+    GpuFacts,
+    ModelFacts,
+    TrainingOptions,
+)
 from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
@@ -28,6 +34,14 @@ if TYPE_CHECKING:
     from wattstep.schema.step_graph import StepFamily
 
 Mark = Callable[[str], None]
+
+
+def is_installed(module: str) -> bool:
+    """True if a module can be imported; it is not."""
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except ValueError:  # of a stand-in without a specification
+        return True
 
 
 def ignore_phase(name: str) -> None:
@@ -119,6 +133,10 @@ class Trainer(Protocol):
     def options(self) -> TrainingOptions:
         """Further facts of how it trains, JSON-ready; e.g. "frames_per_step"."""
         return {}
+
+    def compiling(self) -> CompilingFacts | None:
+        """What compiling the model took, asked after the last step; None where nothing is compiled."""
+        return None
 
     def remarks(self) -> Sequence[str]:
         """What a reader of its run must know, a line each; told after the last step."""
@@ -314,17 +332,28 @@ class Engine(Protocol):
     """A framework that trains. What is said without a call loads nothing of it.
 
     Attributes:
-        name: As on the command line: the name of the framework's module, which says, once it is in
-            `sys.modules`, that the framework is loaded.
+        name: As on the command line.
+        module: Of the framework, which says, once it is in `sys.modules`, that it is loaded; the
+            name where nothing else is said.
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
             and "offload" those of a `Preparation` that it heeds.
+        exports: Whether it trains what `export` writes, and not workloads as they are.
+        requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
+            to install.
     """
 
     name: str
     processors: Sequence[str] = ("cpu",)
     options: Sequence[str] = ()
+    exports: bool = False
+    requires: Sequence[str] = ()
+
+    @property
+    def module(self) -> str:
+        """As in the attributes."""
+        return self.name
 
     def load(self) -> None:
         """Loads the framework.
@@ -332,12 +361,13 @@ class Engine(Protocol):
         Raises:
             MissingPartError: It is not installed.
         """
-        try:
-            import_module(self.name)
-        except ModuleNotFoundError as error:
-            raise MissingPartError(
-                f"{self.name} is not installed", id="missing-framework"
-            ) from error
+        if (reason := self.missing()) is not None:
+            raise MissingPartError(reason, id="missing-framework")
+        import_module(self.module)
+
+    def missing(self) -> str | None:
+        """Why the framework cannot be loaded, with how to get it; None: it is there. Loads nothing."""
+        return None if is_installed(self.module) else f"{self.name} is not installed"
 
     @abstractmethod
     def prepare(
@@ -363,9 +393,33 @@ class Engine(Protocol):
             MissingPartError: The framework, or another library, is not installed.
         """
 
+    def export(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        out: Path,
+        tell: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        """Writes a training into a folder from which this engine trains it, where torch is not.
+
+        Args:
+            workload: What is to be trained.
+            preparation: How.
+            out: The folder, which is made.
+            tell: Hears what is done next.
+
+        Raises:
+            InvalidValueError: It cannot be exported, or the engine trains workloads as they are.
+            MissingPartError: The engine, or torch, is not installed.
+        """
+        raise InvalidValueError(
+            f"{self.name} trains workloads as they are: nothing is exported for it",
+            id="nothing-to-export",
+        )
+
     def version(self) -> str:
         """Name and version for a run's description, e.g. "torch 2.4.0"; the framework is loaded."""
-        return f"{self.name} {sys.modules[self.name].__version__}"
+        return f"{self.name} {sys.modules[self.module].__version__}"
 
     def threads(self) -> int | None:
         """Threads of an operation in this process, None: not known; the framework is loaded."""
@@ -392,6 +446,7 @@ class Engine(Protocol):
             listener: Is told.
             marker: What ends a step, see `engines.markers`.
         """
+        return None
 
     def follow(self, listener: PhaseListener) -> TrainingHooks | None:
         """Tells of a training of somebody else's trainer what runs in its steps, until it is removed.
@@ -491,7 +546,12 @@ class Engine(Protocol):
         raise InvalidValueError(f"{self.name} does not time operations one by one")
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """A training step at any batch size, captured without running it.
 
@@ -499,6 +559,7 @@ class Engine(Protocol):
             workload: Of the suite, or a module of the user's.
             preparation: Its batch size is the largest that anybody asks for.
             precision: Of the training.
+            evaluated: Whether the forward pass of an evaluation is captured, too.
 
         Raises:
             InvalidValueError: It cannot be captured, or the engine captures none.

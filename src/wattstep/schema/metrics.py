@@ -186,6 +186,30 @@ _METRICS: Final = {
         best="{} needs the least energy for a token: {}",
         computed="wattstep.run.tokens:energy_per_token",
     ),
+    "compile_time": Metric(
+        label="Compile time",
+        meaning="Time that compiling the model took, before and within its first steps",
+        headline=True,
+        unit="s",
+        compared=True,
+        topic="Compiling",
+        subject="compiling B",
+        verb="takes",
+        thing="time",
+        computed="wattstep.run.compiling:compile_time",
+    ),
+    "compile_memory": Metric(
+        label="Compile memory",
+        meaning="Memory that compiling the model took at most, the compiler and its processes included",
+        headline=True,
+        unit="B",
+        compared=True,
+        topic="Memory of compiling",
+        subject="compiling B",
+        verb="takes",
+        thing="memory",
+        computed="wattstep.run.compiling:compile_memory",
+    ),
     "recorded_energy": Metric(
         label="Recorded energy", meaning="Energy in all the time that was recorded", headline=True
     ),
@@ -298,6 +322,10 @@ _METRICS: Final = {
     "memory_by_stage": Metric(
         label="Memory by stage",
         meaning="Most memory of the process in each stage of a training's life, as predicted",
+    ),
+    "time_by_stage": Metric(
+        label="Time by stage",
+        meaning="Time of stages of a training's life that are no steps, as predicted",
     ),
     "steps_to_target": Metric(
         label="Steps to the goal", meaning="Steps until an evaluation reached the goal"

@@ -172,10 +172,28 @@ _GOVERNOR: Final = facts(
         "caps": listed(_cap),
     }
 )
+
+
+def _stretch(value: Any) -> list[int]:
+    """Begin and end in ns, each with the bytes resident then."""
+    four: list[int] = listed(whole(0, INT64))(value)
+    if len(four) != 4 or four[2] < four[0]:
+        raise ValueError("no stretch of time")
+    return four
+
+
+_COMPILING: Final = facts(
+    {
+        "stretches": listed(_stretch),
+        **dict.fromkeys(("graphs", "from_cache"), whole(0, INT64)),
+    },
+    needed=("stretches", "graphs", "from_cache"),
+)
 _CONDITIONS: Final[Mapping[str, Check]] = {
     "ambient": or_none(facts({"value": or_none(number)})),
     "forecast": or_none(facts()),
     "governor": or_none(_GOVERNOR),
+    "compiling": or_none(_COMPILING),
 }
 _ASKED: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),

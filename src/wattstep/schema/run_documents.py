@@ -207,6 +207,20 @@ class GovernorFacts(TypedDict, total=False):
     caps: list[list[float]]
 
 
+class CompilingFacts(TypedDict):
+    """Compiling of a model within its training.
+
+    Attributes:
+        stretches: Begin in ns, resident bytes then, end in ns, resident bytes then.
+        graphs: That were compiled.
+        from_cache: Of these, that the compiler had kept on disk.
+    """
+
+    stretches: Sequence[Sequence[int]]
+    graphs: int
+    from_cache: int
+
+
 class ConditionFacts(TypedDict, total=False):
     """Surroundings of a run; see `wattstep.train.environment`."""
 
@@ -217,6 +231,7 @@ class ConditionFacts(TypedDict, total=False):
     cooldown: CooldownFacts
     forecast: ForecastFacts | None
     governor: GovernorFacts | None
+    compiling: CompilingFacts | None
 
 
 class CanaryLook(TypedDict):

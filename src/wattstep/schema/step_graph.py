@@ -95,6 +95,8 @@ class StepGraph:
         recurrent: Shapes of the recurrent modules by path.
         libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
+        evaluation: Its forward pass alone, without gradients, as an evaluation makes it; None: not known.
+        evaluation_batch: Samples that its evaluation takes at a time; None: as many as a step.
     """
 
     batch_size: float
@@ -115,6 +117,8 @@ class StepGraph:
     recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    evaluation: StepGraph | None = None
+    evaluation_batch: int | None = None
 
     @property
     def count(self) -> int:
@@ -127,6 +131,7 @@ class StepGraph:
             **{name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()},
             "convolutions": [[place, *vars(one).values()] for place, one in self.convolutions.items()],
             "recurrent": {path: vars(one) for path, one in self.recurrent.items()},
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
         }  # fmt: skip
 
     @classmethod
@@ -142,17 +147,14 @@ class StepGraph:
         for name in ("made", "freed"):
             values[name] = np.array(document[name], np.int64)
         values["convolutions"] = {
-            place: Convolution(
-                **{
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in zip(names, shapes, strict=True)
-                }
-            )
+            place: _convolution(dict(zip(names, shapes, strict=True)))
             for place, *shapes in document["convolutions"]
         }
         values["recurrent"] = {
             path: Recurrent(**one) for path, one in document["recurrent"].items()
         }
+        if values.get("evaluation") is not None:
+            values["evaluation"] = cls.from_dict(values["evaluation"])
         return cls(**values)
 
     def levels(self, chosen: BoolArray | None = None) -> FloatArray:
@@ -175,6 +177,14 @@ class StepGraph:
         for category, size in zip(np.array(self.categories)[there], self.sizes[there], strict=True):
             sizes[str(category)] = sizes.get(str(category), 0.0) + float(size)
         return sizes
+
+
+def _convolution(values: Mapping[str, Any]) -> Convolution:
+    """Of what JSON made of one."""
+    tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return Convolution(**tuples)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -235,6 +245,7 @@ class StepFamily:
 
         return replace(
             small,
+            evaluation=None,
             batch_size=batch_size,
             flops=between(small.flops, large.flops),
             read_bytes=between(small.read_bytes, large.read_bytes),
@@ -247,6 +258,22 @@ class StepFamily:
                 for number, one in small.convolutions.items()
             },
         )
+
+    def evaluation_at(self, batch_size: float) -> StepGraph | None:
+        """The forward pass of an evaluation at a batch size; None where it is not known.
+
+        Args:
+            batch_size: As of `at`.
+
+        Raises:
+            InvalidValueError: As of `at`.
+        """
+        if self.capture is not None:
+            return self.capture(int(batch_size)).evaluation
+        small, large = self.small.evaluation, self.large.evaluation
+        if small is None or large is None or not alike(small, large):
+            return None
+        return StepFamily(small=small, large=large).at(batch_size)
 
 
 def alike(one: StepGraph, other: StepGraph) -> bool:

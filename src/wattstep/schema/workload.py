@@ -195,6 +195,8 @@ class Preparation:
         lora: Rank of the trainable update of each linear layer, all else frozen; None: none.
         optimizer: In place of the workload's own.
         offload: Whether what is saved for the backward pass leaves the device's memory until then.
+        exported: Folder of the training as it was exported for the engine; None: it is exported now,
+            where the engine needs that.
         on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
     """
 
@@ -212,6 +214,7 @@ class Preparation:
     lora: int | None = None
     optimizer: OptimizerSettings | None = None
     offload: bool = False
+    exported: Path | None = None
     on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def begin(self, part: str) -> None:
@@ -254,7 +257,7 @@ class Preparation:
         for name, value in (("batch", self.batch_size), ("accumulate", self.accumulate)):
             if value < 1:
                 raise InvalidValueError(
-                    f"{facts.name} needs a {name} of at least 1, not {value}", id="out-of-range"
+                    f"--{name} {value}: {facts.name} needs at least 1", id="out-of-range"
                 )
         check_strategies(
             train_last=self.train_last,

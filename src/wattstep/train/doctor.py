@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep import engines
+from wattstep.engines.trained import read_trained
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.sensors import SENSORS
 from wattstep.record.sensors import load as load_sensor
@@ -18,6 +19,7 @@ from wattstep.run import Run, load
 from wattstep.schema.diagnosis import (
     ChannelFacts,
     Diagnosis,
+    EngineFacts,
     PowerTotal,
     ProcessorFacts,
     SensorFacts,
@@ -52,7 +54,7 @@ def diagnose(
         target: Where the sensors are, this machine where it is None.
 
     Returns:
-        JSON-ready: "device", "processors" (see `processors`), "target", "total" (what its power is the sum of, or why there is
+        JSON-ready: "device", "processors" and "engines" (see there), "target", "total" (what its power is the sum of, or why there is
         none), "notes", "sensors" (each with its channels, or the reason why it is absent),
         "sampler" and "disk_bytes_an_hour".
 
@@ -77,6 +79,7 @@ def diagnose(
         return {
             "device": report.device,
             "processors": processors(),
+            "engines": frameworks(),
             "interval": interval,
             "target": run.info.target,
             "total": _total(run),
@@ -85,6 +88,29 @@ def diagnose(
             "sampler": json_of(report.recording),
             "disk_bytes_an_hour": size / seconds * 3600,
         }
+
+
+def frameworks() -> list[EngineFacts]:
+    """The engines, none of which is loaded, JSON-ready."""
+    from importlib.metadata import packages_distributions, version
+
+    names, trained = packages_distributions(), read_trained()
+    rows: list[EngineFacts] = []
+    for each in engines.ENGINES:
+        row: EngineFacts = {
+            "engine": each, "version": None, "reason": None, "exports": False,
+            "trained": dict(trained.get(each, {})),
+        }  # fmt: skip
+        try:
+            engine = engines.find(each)
+            row["exports"], row["reason"] = engine.exports, engine.missing()
+            if row["reason"] is None:
+                package = next(iter(names.get(engine.module, ())), None)
+                row["version"] = "there" if package is None else version(package)
+        except Exception as error:  # another package's defect costs its own engine
+            row["reason"] = contained(error)
+        rows.append(row)
+    return rows
 
 
 def processors() -> list[ProcessorFacts]:

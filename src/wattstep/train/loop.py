@@ -158,6 +158,8 @@ def train(
         ) as begin:  # fmt: skip
             loop = _Loop(settings, trainer, recorder, report, time_to_target, begin)
             loop.run()
+        if (compiling := trainer.compiling()) is not None:
+            add_environment(recorder, compiling=compiling)
         for text in trainer.remarks():
             recorder.note(text)
         loop.report(WRITING)
@@ -222,9 +224,9 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
     shape = {
         "classes": settings.classes or facts.classes,
         "image_size": settings.image_size or facts.image_size,
-        **trainer.options,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        **trainer.options,
         **settings.strategies,
         "until": settings.until,
         "governor": settings.governed_by or None,

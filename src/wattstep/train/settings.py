@@ -207,6 +207,13 @@ class TrainingSettings(MemoryStrategies):
     nice: int = setting(0, "With --foreground: nice value of the training.", "N")
     canary: bool = False
     planned: PlannedFacts | None = None
+    exported: str | None = setting(
+        None,
+        "A training that `wattstep engines export` wrote: its workload, batch size and engine, trained "
+        "where torch is not.",
+        "DIR",
+        option="from",
+    )
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -246,6 +253,11 @@ class TrainingSettings(MemoryStrategies):
             channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
         )  # fmt: skip
         self.check_strategies(compiled=self.compiled)
+        if self.exported is not None and not engines.find(self.engine).exports:
+            raise InvalidValueError(
+                f"--from: {self.engine} trains workloads as they are: leave it out",
+                id="nothing-to-export",
+            )
         from wattstep.train.environment import check_target  # which loads the recorder
 
         away = parse_target(self.target).scheme in EXECUTION_HOSTS
@@ -340,6 +352,7 @@ class TrainingSettings(MemoryStrategies):
             rate_rule=self.rate_rule,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            exported=None if self.exported is None else Path(self.exported),
             **self.prepared,
         )
 

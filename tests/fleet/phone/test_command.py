@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.fleet.phone.made import PATIENCE_S, WATT, journal, needs_adb, printed
 from tests.waiting import until
+from tests.wording import assert_says, saying
 
 from wattstep.run import Run, load
 from wattstep.schema.figure import Status
@@ -100,7 +101,7 @@ def test_a_training_on_the_phone_becomes_a_run_with_its_steps_and_nothing_is_lef
     _, cpu_s = run.series.raw("process.cpu_time")
     assert 0.6 <= max(cpu_s) <= float(re.search(r"used=(\S+)", shown.getvalue())[1]) + 0.3
     notes = " ".join(info.notes)
-    assert "stamping its 11 lines took" in notes  # model, 6 steps, used, two, and "careful"
+    assert_says(notes, "11 lines")  # model, 6 steps, used, two, and "careful"
     # Its last read: after 0.6 s of it, and before its end.
     assert float(re.search(r"read for the last time ([0-9.]+) s before its end", notes)[1]) >= 0
     _, watts = run.series.raw("phone.battery.power")
@@ -117,7 +118,7 @@ def test_the_serial_number_and_the_commands_arguments_are_in_no_file_of_the_run(
     settings = phone.settings(*command, script_output="stderr")
     code, path = phone.host().profile(settings, str(tmp_path / "run"))
     assert code == 127
-    assert "give the path on the phone" in " ".join(phone.said)
+    assert saying(phone.said, "the path", "phone")
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "secret-word\n")  # standard output is for JSON
     run = load(path)
@@ -147,4 +148,4 @@ def test_without_a_marker_the_whole_command_is_one_step_be_it_that_it_was_killed
     if not joule.missing:  # where the machine stood still for long, samples have gaps
         assert joule.status is Status.MEASURED
         assert joule.value == pytest.approx(WATT * metrics["step_time"].value, rel=1e-6)
-    assert any("the whole command counts as one step" in note for note in run.info.notes)
+    assert saying(run.info.notes, "whole command", "one step")

@@ -27,6 +27,7 @@ from tests.fleet.phone.made import (
 )
 from tests.refusals import refused
 from tests.waiting import gone, until
+from tests.wording import assert_says, saying
 
 from wattstep.errors import RecordingError
 from wattstep.remote.phone.job import ENDED, FULL, OUTPUT, Job, Phone
@@ -90,7 +91,6 @@ def test_a_cable_that_is_pulled_for_a_while_costs_samples_but_no_step(started, m
     assert phone.endpoint.serial not in " ".join(phone.said)
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_cable_that_stays_pulled_ends_the_run_with_all_that_was_recorded(started, monkeypatch):
     phone, shown = started.phone, printed(monkeypatch)
@@ -112,7 +112,6 @@ def test_a_lost_connection_is_an_error_of_recording():
     assert issubclass(ConnectionLostError, RecordingError)
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_command_that_nobody_asks_for_ends_and_clears_itself_away(phone):
     job = Job(Phone(phone.endpoint.serial, "adb"), ["sleep", "600"], 1.0, str(phone.root))
@@ -124,7 +123,6 @@ def test_a_command_that_nobody_asks_for_ends_and_clears_itself_away(phone):
     job.clear()  # there is nothing to clear
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_phone_that_is_rebooted_ends_the_run_and_its_files_go(started, monkeypatch):
     phone, shown = started.phone, printed(monkeypatch)
@@ -186,7 +184,7 @@ def test_a_full_storage_is_said_and_the_steps_up_to_then_are_kept(phone, tmp_pat
     assert 50 < shown < 400
     assert run.info.options["command"] == {"exit_code": 6, "steps": shown}
     for texts in (phone.said, run.info.notes):
-        assert any("the phone's storage is full" in text for text in texts)
+        assert saying(texts, "storage is full")
     assert "after the last step" not in run.tables.table("spans").to_pydict()["name"]
     # The shell's clock may have steps of 10 ms, in one of which several lines come.
     last_ns = run.tables.table("steps").to_pydict()["end_ns"][-1]
@@ -210,7 +208,7 @@ def test_ctrl_c_ends_the_command_on_the_phone_and_keeps_the_run(phone, tmp_path,
     until(phone.is_clean, PATIENCE_S)
     run = load(path)
     assert run.tables.table("steps").num_rows == 1
-    assert "stopped by the user" in run.info.notes
+    assert saying(run.info.notes, "stopped by")
 
 
 KILLED = """\
@@ -252,6 +250,6 @@ def test_a_wattstep_that_is_killed_leaves_a_run_that_is_recovered(phone, tmp_pat
     assert recovered.info.state == "recovered"
     # What the reader must know of its clock stands there from the start, of its steps with them.
     notes = " ".join(recovered.info.notes)
-    assert "sensors of a phone over adb: stamped on the phone by" in notes
-    assert "steps end at lines that the command printed" in notes
+    assert_says(notes, "phone over adb")
+    assert_says(notes, "steps end", "lines")
     assert recovered.tables.table("steps").num_rows == 1

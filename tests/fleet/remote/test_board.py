@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,14 +20,17 @@ import pytest
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.refusals import refused
 from tests.waiting import until
+from tests.wording import saying
 
-from wattstep import load
+from wattstep import load, workloads
+from wattstep.engines import find
 from wattstep.errors import InvalidValueError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
 from wattstep.remote.ssh.leftovers import Leftovers
 from wattstep.schema.outcome import Configuration
+from wattstep.schema.workload import Preparation
 from wattstep.train.child.measuring import Listener
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings
@@ -139,6 +143,22 @@ def assert_canaries_around(out: Path) -> None:
     assert found["after"]["at_ns"] > steps["end_ns"][-1]
 
 
+def test_an_exported_training_goes_to_the_board_and_trains_there(
+    server: Server, tmp_path: Path
+) -> None:
+    pytest.importorskip("MNN", reason="MNN is not installed")
+    exported = tmp_path / "lenet-mnn"
+    find("mnn").export(workloads.find("lenet"), Preparation(batch_size=4), exported)
+    said: list[str] = []
+    with board(server, said) as remote:
+        settings = tiny(tmp_path / "run", engine="mnn", exported=str(exported))
+        path = remote.train(settings, lambda progress: None, said.append, None)
+    run = load(path)
+    assert run.info.workload == "lenet"
+    assert run.info.engine.casefold().startswith("mnn ")
+    assert any("export.json" in line for line in said)  # what travelled is told
+
+
 def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -> None:
     progress: list[Progress] = []
     said: list[str] = []
@@ -160,11 +180,10 @@ def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -
     assert_canaries_around(out)
     assert [path.name for path in out.parent.iterdir()] == ["first"]
     assert progress[-1].steps == 4
-    assert any(line.startswith("to the board: wheel of wattstep") for line in said)
-    assert any(line.startswith("to the board: settings") for line in said)
+    assert saying(said, "to the board:", "wheel of wattstep")
+    assert saying(said, "to the board:", "settings")
 
 
-@pytest.mark.slow
 def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_path: Path) -> None:
     said: list[str] = []
     chosen = Configuration(workload="lenet", batch_size=2, threads=1)
@@ -177,11 +196,10 @@ def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_pa
     ends = pq.read_table(out / "steps.parquet", columns=["start_ns", "end_ns"]).to_pydict()
     spans = [b - a for a, b in zip(ends["start_ns"], ends["end_ns"], strict=True)][1:]
     assert outcome.figures["step_time"]["value"] == pytest.approx(sum(spans) / 1 / 1e9)
-    assert any(line.startswith("kept on the board") for line in said)
+    assert saying(said, "kept on")
     assert [path.name for path in server.home.glob(".cache/wattstep-board/jobs/*")] == []
 
 
-@pytest.mark.slow
 def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server) -> None:
     said: list[str] = []
     with board(server, said) as place:
@@ -196,7 +214,6 @@ def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server)
     assert no_names(json.dumps(found), server)
 
 
-@pytest.mark.slow
 def test_a_script_survives_a_cut_and_a_board_that_is_away(
     server: Server, script: ProfileSettings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,7 +244,6 @@ def test_a_script_survives_a_cut_and_a_board_that_is_away(
     assert no_names("\n".join(said), server)
 
 
-@pytest.mark.slow
 def test_what_a_killed_host_left_is_listed_and_fetched(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -260,7 +276,6 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
             leftovers.fetch(tmp_path, [job.id])
 
 
-@pytest.mark.slow
 def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -286,11 +301,10 @@ def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     assert not isinstance(raised.value, ConnectionLostError)
     run = load(out)
     assert run.info.state == "recovered"
-    assert "the board was restarted in the middle: recorded up to then" in run.info.notes
+    assert saying(run.info.notes, "restarted", "recorded up to")
     assert len(run.tables.table("samples")) > 0
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -307,7 +321,7 @@ def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
         host.send_signal(signal.SIGINT)
         said = host.stderr.read()
     assert host.returncode == 130, said
-    assert "ending it on the board" in said
+    assert "ending it" in said
     run = load(tmp_path / "runs/stopped")
     assert run.info.target == "ssh:board"
     assert len(run.tables.table("samples")) > 0
@@ -339,7 +353,7 @@ def test_what_a_script_wrote_is_brought_and_what_it_started_is_ended(
     found = {p.name: p.read_text() for p in (tmp_path / "run.files").iterdir()}
     assert (code, found) == (0, {"model.pt": "trained", "a%5Ctb": "odd"})
     assert any("a\\tb is called a%5Ctb" in line for line in said)
-    assert any(line.endswith("links or no files: latest") for line in said)
+    assert saying(said, "no files: latest")
     assert server.jobs() == []
     assert load(out).info.target == "ssh:board"
 
@@ -358,7 +372,6 @@ def test_a_folder_that_was_named_keeps_what_is_not_ours(server: Server, tmp_path
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_installation_that_is_gone_meanwhile_is_made_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,7 +393,6 @@ def test_an_installation_that_is_gone_meanwhile_is_made_again(
     assert list(server.home.glob(".cache/wattstep-board/jobs/*")) == []
 
 
-@pytest.mark.slow
 def test_a_board_that_stays_away_keeps_the_job_for_later(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -399,7 +411,7 @@ def test_a_board_that_stays_away_keeps_the_job_for_later(
             place.profile(script, str(tmp_path / "run"))
     finally:
         server.start()
-    assert any("stays there" in line or "on the board stay" in line for line in said)
+    assert any("stays there" in line or "board stay" in line for line in said)
     (server.home / "go").touch()
     with closing(Leftovers(server.connect(), BoardOptions(), print)) as leftovers:
         until_ended(server)
@@ -428,7 +440,6 @@ def test_a_script_that_is_not_here_is_refused(server: Server, tmp_path: Path) ->
 OLD = Path.home() / ".pyenv/versions/3.6.15/bin/python"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not OLD.exists(), reason="there is no Python 3.6 here")
 def test_an_old_python_says_what_to_do(tmp_path: Path) -> None:
     with (
@@ -488,7 +499,6 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_there_costs_no_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -503,10 +513,9 @@ def test_a_disk_that_fills_there_costs_no_run(
     assert code in (2, 3)
     run = load(out)
     assert len(run.tables.table("samples")) > 0
-    assert "No space left on device" in capfd.readouterr().out
+    assert os.strerror(errno.ENOSPC) in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_full_there_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     said: list[str] = []
     with (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tests.reports import synthetic
+from tests.wording import assert_says
 
 from wattstep.report.html.sweep import render_sweep
 from wattstep.report.sweep_table import evidence, facts, fit_table, spell_duration, unfit
@@ -124,14 +125,14 @@ def test_evidence_is_in_words_with_units() -> None:
         "net", 1, "out of memory", reason="why",
         evidence={"signal": 9, "oom_kills": 1, "last_resident": 1_500_000_000, "said": "bad"},
     )  # fmt: skip
-    assert evidence(Outcome.from_dict(died)) == [
-        "signal 9", "it said: bad", "1 of its processes killed for memory", "last seen 1.50 GB",
-    ]  # fmt: skip
+    signalled, said, killed, seen = evidence(Outcome.from_dict(died))
+    assert (signalled, said, seen) == ("signal 9", "it said: bad", "last seen 1.50 GB")
+    assert_says(killed, "1 of its processes", "memory")
 
 
 def test_facts_say_the_limit_how_it_was_enforced_and_how_long_it_took() -> None:
     known = dict(facts(report(outcome("net", 1), outcome("net", 4, "killed"))))
-    assert known["Memory limit"] == "8 GiB by a memory cgroup v2 without swap"
+    assert_says(known["Memory limit"], "8 GiB", "cgroup v2", "without swap")
     assert known["Outcomes"] == "1 trained, 1 killed"
     assert known["Not run yet"] == "1"
     assert known["Whole sweep took"] == "1 h 5 min, in 2 turns"
@@ -206,10 +207,10 @@ def test_a_note_that_several_trainings_left_is_said_once() -> None:
         outcome("net", 1, evidence=busy), outcome("net", 4, evidence=lost),
         outcome("net", 16, evidence=busier), batches=[1, 4, 16],
     )  # fmt: skip
-    assert unfit(several) == [
-        ("net-b1-t1-fp32-r1, net-b16-t1-fp32-r1", "trained", ["1.5 to 1.75 of 2 cores busy"]),
-        ("net-b4-t1-fp32-r1", "trained", lost["notes"]),
-    ]
+    busy, cut = unfit(several)
+    assert busy[:2] == ("net-b1-t1-fp32-r1, net-b16-t1-fp32-r1", "trained")
+    assert_says(*busy[2], "1.5 to 1.75", "2 cores")
+    assert cut == ("net-b4-t1-fp32-r1", "trained", lost["notes"])
 
 
 def test_a_training_whose_loss_was_no_number_fits_but_is_no_success() -> None:
@@ -219,12 +220,10 @@ def test_a_training_whose_loss_was_no_number_fits_but_is_no_success() -> None:
 
     assert fit_table(row(False, True)).rows[0].cells[0].words[-1] == "loss not finite"
     only = report(outcome("net", 1, finite=False), batches=[1])
-    assert verdicts(only) == ["fits, but the loss is not finite"]
+    assert_says(*verdicts(only), "fits", "not finite")
     assert not fit_table(only).rows[0].fits
-    assert verdicts(row(True, False)) == ["fits, but the loss is not finite at batch 4"]
-    assert verdicts(row(False, False, died="killed")) == [
-        "up to batch 4, but the loss is not finite"
-    ]
+    assert_says(*verdicts(row(True, False)), "fits", "not finite", "batch 4")
+    assert_says(*verdicts(row(False, False, died="killed")), "up to batch 4", "not finite")
     assert verdicts(row(True, None)) == ["yes"]
 
 
@@ -238,7 +237,7 @@ def test_the_papers_column_stands_only_where_the_paper_has_a_row() -> None:
     stream = io.StringIO()
     print_sweep(both, Console(file=stream, width=120))
     assert "never starts" in stream.getvalue()
-    assert "the paper's board: Jetson TX2 with 8 GB; Liu et al." in stream.getvalue()
+    assert_says(stream.getvalue(), "board: Jetson TX2 with 8 GB", "Liu et al.")
     page = html.unescape(render_sweep(both))
     assert "<td>never starts</td>" in page
     assert page.count("The paper's board") == 2
@@ -248,12 +247,14 @@ def test_machines_and_versions_are_named_and_counted_where_they_differ() -> None
     new = outcome("net", 1, versions={"torch": "2.1"})
     old = outcome("net", 4, versions={"torch": "2.0"})
     assert dict(facts(report(new)))["Versions"] == "torch 2.1"
-    assert dict(facts(report(new, old)))["Versions"] == (
-        "torch 2.1 (1 outcomes); torch 2.0 (1 outcomes)"
+    assert_says(
+        dict(facts(report(new, old)))["Versions"],
+        "torch 2.1 (1 outcomes)",
+        "torch 2.0 (1 outcomes)",
     )
     board = outcome("net", 1, machine={"model": "Jetson TX2", "cores": 6, "memory": 8 * 10**9})
     board["configuration"]["device"] = "tx2"
-    assert dict(facts(report(board)))["Machine"] == ("tx2: Jetson TX2, 6 cores, 8.00 GB of memory")
+    assert_says(dict(facts(report(board)))["Machine"], "tx2: Jetson TX2", "6 cores", "8.00 GB")
 
 
 def test_a_sweep_has_the_papers_figures_where_they_are_asked_for() -> None:

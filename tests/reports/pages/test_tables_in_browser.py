@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.reports import synthetic
+from tests.wording import assert_says
 
 from wattstep.report.html.report import write_report
 from wattstep.report.tables import MOST_DRAWN
@@ -106,7 +107,7 @@ def operations(opened: Operations) -> Operations:
 
 
 def test_of_many_rows_the_first_are_there(operations: Operations) -> None:
-    assert operations.count == "300 rows, the first 40 are shown"
+    assert_says(operations.count, "300 rows", "first 40")
     assert operations.names == [f"op{MANY - 1 - n}" for n in range(MOST_DRAWN)]
 
 
@@ -224,7 +225,7 @@ def test_a_table_is_used_with_the_keyboard_and_says_what_it_does(operations: Ope
     field = operations.tools.get_by_label("Filter")
     field.focus()
     operations.page.keyboard.type("backward")
-    assert operations.count == "100 of 300 rows, the first 40 are shown"
+    assert_says(operations.count, "100 of 300 rows", "first 40")
     head = operations.table.locator("thead th", has_text="Layer")
     head.get_by_role("button").focus()
     operations.page.keyboard.press("Enter")

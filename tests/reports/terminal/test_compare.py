@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from tests.comparison.made import recorded
+from tests.wording import assert_says
 
 from wattstep.insight.compare.answer import between, change, percent, signed_percent
 from wattstep.insight.compare.comparing import compare
@@ -42,7 +43,7 @@ def test_a_comparison_says_the_answer_before_the_tables(runs: Path, width: int) 
     lines = printed(print_comparison, compare(a, b, frozenset(["threads"])), width)
     text = " ".join(" ".join(lines).split())
     assert lines[0].startswith("A (threads 1): 2 runs: 1-0, 1-1")
-    assert text.index("a step of B takes 49 % to 51 % less time") < text.index("Metrics")
+    assert text.index("B takes 49 % to 51 % less") < text.index("Metrics")
     assert "-50 %" in text
     assert "Operations that differ" not in text
     stream = StringIO()
@@ -54,7 +55,7 @@ def test_a_comparison_says_the_answer_before_the_tables(runs: Path, width: int) 
 def test_a_matrix_that_does_not_fit_becomes_a_list_of_pairs(runs: Path, width: int) -> None:
     text = "\n".join(printed(print_matrix, compare_all(sides_of([runs])), width))
     assert ("Each pair" in text) == (width == 80)
-    assert ("Each row against each column" in text) == (width == 120)
+    assert ("Each row" in text) == (width == 120)
     assert "B (threads 2)" in text
     assert "*" in text
 
@@ -88,8 +89,8 @@ def test_a_change_is_told_by_its_interval(low: float, high: float, words: str) -
 
 
 def test_an_interval_around_one_is_told_by_both_ends() -> None:
-    assert between(ratio(0.97, 1.04)) == "between 3.0 % less and 4.0 % more"
-    assert between(ratio(0.5, 4.0)) == "between 50 % less and 4 times as much"
+    assert_says(between(ratio(0.97, 1.04)), "3.0 % less", "4.0 % more")
+    assert_says(between(ratio(0.5, 4.0)), "50 % less", "4 times as much")
 
 
 def test_percentages_have_two_digits_and_many_times_are_told_as_such() -> None:

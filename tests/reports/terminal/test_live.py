@@ -103,8 +103,8 @@ def test_what_is_missing_is_there_once_with_its_reason() -> None:
     figures = {"power": missing("W", "no power sensor was found"), "energy": missing("J", "none")}
     whole = snapshot(temperatures={}, absent={"thermal": "no zone is here"})
     said = printed(replace(whole, figures={**whole.figures, **figures}), 100, 40)
-    assert said.count("no power sensor was found") == 1
-    assert said.count("no zone is here") == 1
+    assert said.count("no power sensor") == 1
+    assert said.count("no zone is") == 1
     assert not re.search(r"power +0", said)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from tests.reports import synthetic
+from tests.wording import assert_says
 
 from wattstep.report.terminal.run import print_run, print_runs
 
@@ -33,23 +34,23 @@ def test_the_head_says_what_ran_where_and_with_which_data() -> None:
     for words in ("LeNet · batch 4", "torch 2.13.0", "1 thread", "AMD EPYC 9B14", "25.0 GB"):
         assert words in text
     assert "a stand-in for MNIST" in text
-    assert "virtual machine (KVM); CPU time stolen by the hypervisor: 0.34 %" in text
-    assert "! The sampler was lost at 12.3 s; samples end there." in text
-    assert "! This run was never closed; it was recovered from its journals." in text
+    assert_says(text, "virtual machine (KVM)", "hypervisor: 0.34 %")
+    assert_says(text, "! The sampler", "lost at 12.3 s")
+    assert_says(text, "! This run", "from its journals")
 
 
 def test_metrics_show_value_interval_and_status() -> None:
     text = printed(synthetic.document())
-    assert line_with(text, "Step time (mean)") == "Step time (mean) 3.41 ms 3.30 to 3.52 measured"
+    assert line_with(text, "Step time (mean)").endswith("(mean) 3.41 ms 3.30 to 3.52 measured")
     # The interval of the samples is narrower than what the sensor may be off.
     shown = line_with(text, "Energy per step")
-    assert shown == "Energy per step ≈ 14.2 mJ 12.1 to 16.9; sensor ± 20 % modelled"
+    assert shown.endswith("≈ 14.2 mJ 12.1 to 16.9; sensor ± 20 % modelled")
     assert "42.1 widgets" in line_with(text, "Something new")
 
 
 def test_cores_share_a_line() -> None:
     line = line_with(printed(synthetic.document()), "Utilization by core")
-    assert line == "Utilization by core 2 cores 98.1 %, 4.15 % measured"
+    assert line.endswith("core 2 cores 98.1 %, 4.15 % measured")
 
 
 def test_missing_shows_its_reason_and_never_zero() -> None:
@@ -58,7 +59,7 @@ def test_missing_shows_its_reason_and_never_zero() -> None:
     assert re.search(rf"- missing: (\S+ )*Mean power.*?: {re.escape(synthetic.NO_RAPL)}", told)
     assert "Mean power" not in {line.split("  ")[0] for line in text.splitlines()}
     assert f"- RAPL energy: {synthetic.NO_RAPL}" in text
-    assert f"- energy is missing in 2 of 12 rows: {synthetic.NO_RAPL}" in text
+    assert f"2 of 12 rows: {synthetic.NO_RAPL}" in text
 
 
 def test_nothing_is_wider_than_the_terminal() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.run.imported.made import TRACE, rows, step, whole
 from tests.run.made import Worked, import_made
 
+from wattstep.recorded.imported import NO_TELEMETRY
 from wattstep.run import load
 
 SAMPLED = (
@@ -26,8 +27,8 @@ def test_a_trace_alone_has_operations_and_no_sampled_figure(tmp_path: Path) -> N
         SAMPLED, "no telemetry was imported"
     )
     for row in run.operations():
-        assert row["energy"].reason == "no telemetry was imported"
-        assert row["cpu_utilization"].reason == "no telemetry was imported"
+        assert row["energy"].reason == NO_TELEMETRY
+        assert row["cpu_utilization"].reason == NO_TELEMETRY
     assert "recorded_energy" not in metrics
     json.dumps(run.document(), allow_nan=False)
 

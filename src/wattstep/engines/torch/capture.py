@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from traceback import extract_tb
@@ -27,6 +28,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 
+from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
@@ -50,6 +52,7 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch.supervised import evaluating
 
 Tensors = Callable[[], list[torch.Tensor]]
 
@@ -69,6 +72,11 @@ DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
+SHAPES, BATCH, WHOLE = "shapes", "values of the batch", "a step that runs"  # what a capture takes
+OF_BATCH: Final = (
+    "which operations it has depends on values of its batch ({error}): they are those of one batch, and others "
+    "take more or less"
+)
 
 
 class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
@@ -79,13 +87,20 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         optimizers: Whose state is named.
         before: Bytes of tensors in this process that are none of the training's.
         there: Gives all tensors of this process.
+        valued: Whether batches have values, as of `batch_values`.
     """
 
     def __init__(
-        self, model: torch.nn.Module, optimizers: list[Any], *, before: int, there: Tensors
+        self,
+        model: torch.nn.Module,
+        optimizers: list[Any],
+        *,
+        before: int,
+        there: Tensors,
+        valued: bool = False,
     ) -> None:
         super().__init__(model, optimizers, there=there)
-        self._before = before
+        self._before, self._valued = before, valued
         self.sizes: list[tuple[int, int, int]] = []  # FLOPs, bytes read, bytes written
         self.convolutions: dict[int, Convolution] = {}
         self._paused = False
@@ -118,7 +133,10 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
-        made = super()._call(func, args, kwargs)
+        if self._valued:
+            made = batch_values.call(func, args, kwargs, data=self.ledger.phase == "data")
+        else:
+            made = super()._call(func, args, kwargs)
         if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
             return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
         return made
@@ -266,16 +284,40 @@ def capture_at(
         precision: As `TorchTrainer` takes it.
         there: Gives all tensors of this process.
     """
+    return _captured_as_it_can(workload, preparation, precision, there)[0]
+
+
+def _captured_as_it_can(
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    evaluated: bool = False,
+) -> tuple[StepGraph, str]:
+    """A step, and what it took: shapes alone, values of its batch, or to be run."""
+    taken = partial(_captured, workload, preparation, precision, there, evaluated=evaluated)
     try:
-        return _captured(workload, preparation, precision, there, fake=True)
+        return taken(fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
-    graph = _captured(workload, preparation, precision, there, fake=False)
-    return replace(graph, notes=(RUN.format(error=line),))
+    try:
+        graph = taken(fake=True, valued=True)
+        return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
+    except NEEDS_VALUES:  # of more than its batch
+        pass
+    gc.collect()
+    graph = taken(fake=False)
+    return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
-def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
+def capture(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    evaluated: bool = False,
+) -> StepFamily:
     """The training step of a workload, at any batch size.
 
     A third capture, at a large batch, shows whether operations stay the same and sizes grow in
@@ -286,42 +328,54 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
+        evaluated: Whether `StepFamily.evaluation_at` is to know the forward pass of an evaluation.
 
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     with finding_tensors() as there:
-        return _family(workload, preparation, precision, there)
+        return _family(workload, preparation, precision, there, evaluated)
 
 
-def _family(workload: Any, preparation: Preparation, precision: str, there: Tensors) -> StepFamily:
-    def capture_with(size: int) -> StepGraph:
+def _family(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors, evaluated: bool
+) -> StepFamily:
+    def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
-        return capture_at(workload, prepared, precision=precision, there=there)
+        return _captured_as_it_can(workload, prepared, precision, there, evaluated)
 
-    small, large = map(capture_with, FAKE)
-    if small.notes:  # it really runs: at a small batch
+    (small, took), (large, other) = map(capture_with, FAKE)
+    if WHOLE in (took, other):  # it really runs: at a small batch
+        named = next(each.notes[0] for each in (small, large) if each.notes)
         if not alike(small, large):
             raise InvalidValueError(
-                f"{small.notes[0]}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
+                f"{named}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
                 "be predicted; one whose samples are of one size can",
                 id="data-dependent",
             )
-        note = f"{small.notes[0]}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        note = (
+            f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
+        )
         family = StepFamily(small=replace(small, notes=(note,)), large=large)
-        if not lies_on_line(family, capture_with(RUN_THIRD), tolerance=VALUES_DIFFER):
+        if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                "what its operations do depends on values, and does not grow in proportion to the batch",
+                f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
+                "whose samples are of one size can",
                 id="data-dependent",
             )
         return family
 
     captured: dict[int, StepGraph] = {}
+    valued = BATCH in (took, other)
 
     def at(size: int, there: Tensors = tensors_there) -> StepGraph:
         if size not in captured:  # never really run: that would take the memory of such a batch
             prepared = replace(preparation, batch_size=size)
-            captured[size] = _captured(workload, prepared, precision, there, fake=True)
+            graph = _captured(
+                workload, prepared, precision, there,
+                fake=True, valued=valued, evaluated=evaluated,
+            )  # fmt: skip
+            captured[size] = replace(graph, notes=small.notes or large.notes)
         return captured[size]
 
     each = StepFamily(small=small, large=large, capture=at)
@@ -350,7 +404,14 @@ def _line(error: BaseException) -> str:
 
 
 def _captured(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors, *, fake: bool
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    *,
+    fake: bool,
+    valued: bool = False,
+    evaluated: bool = False,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -363,19 +424,60 @@ def _captured(
         mode: AbstractContextManager[Any] = ShapeMode() if fake else nullcontext()
         with mode:
             before = bytes_of_tensors(tensors=there())
-            trainer = TorchTrainer(workload, preparation, precision=precision)
-            optimizers = [each.optimizer for each in trainer.updates]
-            taking = StepCapture(trainer.model, optimizers, before=before, there=there)
+            with batch_values.real_data() if valued else nullcontext(None) as begin:
+                if begin is not None:
+                    preparation = replace(preparation, on_part=begin)
+                trainer = TorchTrainer(workload, preparation, precision=precision)
+            if valued:
+                batch_values.check_unknown(trainer.model)
+            taking = StepCapture(
+                trainer.model,
+                [each.optimizer for each in trainer.updates],
+                before=before,
+                there=there,
+                valued=valued,
+            )
             with taking:
                 losses = [  # kept, as a step keeps them
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(
-            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
-        )
-        del trainer, taking, losses
+            graph = taking.graph(
+                preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+            )
+            del taking, losses
+            if evaluated:
+                graph = replace(
+                    graph,
+                    evaluation=_evaluation(trainer, preparation, before, there, valued),
+                    evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
+                )
+            del trainer
     return graph
+
+
+def _evaluation(
+    trainer: TorchTrainer, preparation: Preparation, before: int, there: Tensors, valued: bool
+) -> StepGraph | None:
+    """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
+
+    Of several updates none is it: a game is played, or two networks take turns.
+    """
+    if len(trainer.updates) > 1:
+        return None
+    [update] = trainer.updates
+    taking = StepCapture(
+        trainer.model, [update.optimizer], before=before, there=there, valued=valued
+    )
+    try:
+        with evaluating(trainer.model), taking:
+            batch = update.next_batch(lambda name: nullcontext())
+            taking.phase("forward")
+            loss = update.loss(batch)
+    except Exception:  # of a network that does something else then, which nobody can foretell
+        return None
+    del batch, loss
+    return taking.graph(preparation.batch_size, trainer.model)
 
 
 class _Marks:

@@ -39,7 +39,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     processors = PROCESSORS
-    options = (
+    options: Sequence[str] = (
         "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer", "offload",
     )  # fmt: skip
 
@@ -173,7 +173,12 @@ class TorchEngine(Engine):
         return times
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """As `Engine.capture`."""
         if not isinstance(workload, ModuleSource):
@@ -187,11 +192,15 @@ class TorchEngine(Engine):
                     require("wattstep.workloads.torch").TorchWorkload(workload),
                     preparation,
                     precision=precision,
+                    evaluated=evaluated,
                 ),
+                evaluated=evaluated,
             )
         made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
         capture = require("wattstep.engines.torch.capture").capture
-        family: StepFamily = _of_user(workload, capture)(made, preparation, precision=precision)
+        family: StepFamily = _of_user(workload, capture)(
+            made, preparation, precision=precision, evaluated=evaluated
+        )
         if family.capture is None:
             return family
         return replace(family, capture=_of_user(workload, family.capture))
@@ -215,8 +224,28 @@ def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
     return refusing
 
 
+class CompiledTorchEngine(TorchEngine):
+    """torch with its compiler: `--engine torch-compile` is `--engine torch --compile`, and says so."""
+
+    name = "torch-compile"
+    # The compiler itself decides what is saved for the backward pass.
+    options = tuple(
+        each for each in TorchEngine.options if each not in ("checkpointing", "offload")
+    )
+
+    @property
+    def module(self) -> str:
+        """As in the attributes."""
+        return "torch"
+
+    def prepare(self, workload: Specification, preparation: Preparation, **how: Any) -> Trainer:
+        """As `Engine.prepare`."""
+        return super().prepare(workload, replace(preparation, compiled=True), **how)
+
+
 LIBRARIES: Final = ("torch", "transformers")  # whose code the counts depend on
 ENGINE: Final = TorchEngine()
+COMPILED: Final = CompiledTorchEngine()
 
 
 def _version(library: str) -> str:

@@ -63,7 +63,7 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         made = super().__torch_dispatch__(func, types, args, named)
         if key is not None:
             several = isinstance(made, tuple)
-            outputs = list(made) if several else [made]
+            outputs: list[Any] = list(made) if isinstance(made, tuple) else [made]
             if _are_new(self, outputs, (args, named)):
                 layouts = [None if each is None else _layout(each) for each in outputs]
                 self._made[key] = several, layouts
@@ -154,7 +154,7 @@ def _describe(mode: ShapeMode, values: Iterable[Any], parts: list[Any]) -> bool:
                 each.stride(),
                 each.storage_offset(),
                 each.dtype,
-                each.fake_device,
+                each.fake_device,  # type: ignore[attr-defined]  # it is a FakeTensor
             )
         elif isinstance(each, (list, tuple)):
             parts.append(len(each))

@@ -46,6 +46,8 @@ def kept_family(
     preparation: Preparation,
     precision: str,
     capture: Callable[[], StepFamily],
+    *,
+    evaluated: bool = False,
 ) -> StepFamily:
     """The captured step, from before or captured now.
 
@@ -57,10 +59,12 @@ def kept_family(
         preparation: As `capture` of this package takes it.
         precision: Likewise.
         capture: Captures it.
+        evaluated: True if it is an evaluation and no step.
     """
     if preparation.data_dir is not None or not _is_own(workload):
         return capture()
-    asked = repr((workload, replace(preparation, batch_size=third_batch(preparation)), precision))
+    largest = replace(preparation, batch_size=third_batch(preparation))
+    asked = repr((workload, largest, precision, evaluated))
     variant = hashlib.sha256(f"{asked}\0{_loaded()}".encode()).hexdigest()[:16]
     captured: list[StepFamily] = []
 
@@ -82,7 +86,7 @@ def kept_family(
 
 def _is_own(workload: Specification) -> bool:
     """True if all code of a workload is wattstep's own."""
-    places = [workload.samples and workload.samples.reader]
+    places = [None if workload.samples is None else workload.samples.reader]
     for made in workload.engines.values():
         places += [made.model, made.training]
     return all(place.startswith("wattstep.") for place in places if place is not None)

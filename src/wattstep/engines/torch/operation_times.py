@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.engines.torch.capture import StepCapture
+from wattstep.engines.torch.memory import tensors_there
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import RecordingError
 from wattstep.schema.arrays import FloatArray
@@ -28,7 +29,8 @@ class _TimedCapture(StepCapture):  # type: ignore[no-untyped-call]
 
     def __init__(self, trainer: TorchTrainer, clock: Callable[[], int]) -> None:
         optimizers = [each.optimizer for each in trainer.updates]
-        super().__init__(trainer.model, optimizers, before=0)  # all tensors are the training's
+        # All tensors are the training's.
+        super().__init__(trainer.model, optimizers, before=0, there=tensors_there)
         self._clock = clock
         self.times: list[int] = []
 

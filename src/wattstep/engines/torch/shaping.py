@@ -1,9 +1,7 @@
-"""Changes of a model that leave what it computes as it is: how it lies in memory, and compiled."""
+"""Changes of a model that leave what it computes as it is: how it lies in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -36,36 +34,3 @@ def _lay(value: torch.Tensor) -> torch.Tensor:
     if value.dim() != _IMAGE:
         return value
     return value.contiguous(memory_format=torch.channels_last)
-
-
-def compile_model(model: torch.nn.Module) -> None:
-    """Has torch compile the model when it first runs, in place.
-
-    Its parts as well, for trainings that call these by themselves (a generator alone).
-    """
-    for part in (model, *model.children()):
-        part.compile()
-
-
-@contextmanager
-def compiling(on: bool) -> Iterator[None]:
-    """Turns what keeps torch from compiling into an error for the user.
-
-    Raises:
-        InvalidValueError: There is no compiler for it, or it cannot compile this model.
-    """
-    if not on:
-        yield
-        return
-    try:
-        yield
-    except RuntimeError as error:
-        # By name: to import the compiler takes a second, also where nothing is compiled.
-        if not type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-            raise
-        message = next(
-            (line for line in str(error).splitlines() if line.strip()), type(error).__name__
-        )
-        raise InvalidValueError(
-            f"--compile: torch cannot compile this model: {message}", id="cannot-compile"
-        ) from error

@@ -12,6 +12,7 @@ import torch
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining
+from wattstep.engines.torch.compiling import Compiling, compiling
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
 from wattstep.engines.torch.gpu import facts
@@ -28,10 +29,10 @@ from wattstep.engines.torch.precision import (
     to_bfloat16,
 )
 from wattstep.engines.torch.processor import find_device, move, place
-from wattstep.engines.torch.shaping import compile_model, compiling, lay_channels_last
+from wattstep.engines.torch.shaping import lay_channels_last
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
-from wattstep.schema.run_documents import ModelFacts, TrainingOptions
+from wattstep.schema.run_documents import CompilingFacts, ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
@@ -104,8 +105,7 @@ class TorchTrainer(Trainer):
             to_bfloat16(self.model)
         if preparation.channels_last:
             lay_channels_last(self.model, workload.facts.name)
-        if preparation.compiled:
-            compile_model(self.model)
+        self._compiling = Compiling(self.model) if preparation.compiled else None
         self._check_blocks: Callable[[], None] | None = None
         if preparation.checkpointing:
             self._check_blocks = checkpoint_blocks(self.model, workload.facts.name)
@@ -145,9 +145,16 @@ class TorchTrainer(Trainer):
 
     @property
     def options(self) -> TrainingOptions:
-        """Frames of a game that go by in each step, where one is played; TF32 on a GPU."""
+        """Frames of a game that go by in each step, where one is played; TF32 on a GPU; compiled."""
         frames = getattr(self.training, "frames_per_step", None)
-        return {**({} if frames is None else {"frames_per_step": frames}), **self._numerics}
+        options: TrainingOptions = {} if frames is None else {"frames_per_step": frames}
+        if self._compiled:
+            options["compiled"] = True
+        return {**options, **self._numerics}
+
+    def compiling(self) -> CompilingFacts | None:
+        """As `Trainer.compiling`."""
+        return None if self._compiling is None else self._compiling.facts()
 
     def remarks(self) -> Sequence[str]:
         """As `Trainer.remarks`."""

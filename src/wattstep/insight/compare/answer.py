@@ -12,6 +12,7 @@ from wattstep.insight.compare.operations import ComparedOperations
 from wattstep.insight.compare.sides import Side
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.metrics import METRICS
+from wattstep.schema.spelling import spell
 from wattstep.stats.differences import MOST_PROCESSES
 
 _NUMBERS = (
@@ -58,6 +59,7 @@ def answer(
         if (compared := metrics.get(name)) is not None:
             yield (words := sentence(compared, counts, mentioned))
             mentioned.update(mentioned_by(compared, words))
+    yield from _earned_back(metrics)
     yield from _waiting(metrics)
     yield from drift.sentences
     yield _of_operations(operations)
@@ -72,6 +74,25 @@ def _spoken_of(metrics: Mapping[str, Compared]) -> tuple[str, ...]:
         energy = "energy_per_sample"
     cpu = () if metrics["cpu_time_per_step"].ratio.missing else ("cpu_time_per_step",)
     return (time, *cpu, energy, "peak_memory")
+
+
+def _earned_back(metrics: Mapping[str, Compared]) -> Iterator[str]:
+    """After how many steps compiling has paid for itself, where one side alone compiles."""
+    compiling, step = metrics.get("compile_time"), metrics["step_time"]
+    if compiling is None or compiling.a.missing == compiling.b.missing or step.ratio.missing:
+        return
+    letter, cost, sign = ("B", compiling.b, -1) if compiling.a.missing else ("A", compiling.a, 1)
+    took, gain = cost.value or 0.0, step.difference.value or 0.0
+    head = f"Compiling: {letter} takes {spell(took, 's').value} to compile"
+    if step.of_these != ("lower" if letter == "B" else "higher"):
+        yield f"{head}, which no step that is shown to be shorter earns back."
+        return
+    ends = sorted(sign * end for end in (step.difference.low, step.difference.high) if end)
+    # An interval that holds no gain has no number of steps.
+    within = (
+        f" ({took / ends[1]:,.0f} to {took / ends[0]:,.0f})" if min(ends, default=0) > 0 else ""
+    )
+    yield f"{head}; its shorter steps earn that back after {took / (sign * gain):,.0f} steps{within}."
 
 
 def _waiting(metrics: Mapping[str, Compared]) -> Iterator[str]:

@@ -96,7 +96,8 @@ def fit(probes: Sequence[Probe]) -> Fit:
     names = {probe.settings.workload for probe in probes if probe.timed}
     if len(names) < LEAST_PROBES:
         raise RecordingError(
-            f"{len(names)} trainings were measured: a fit takes {LEAST_PROBES} at least"
+            f"{len(names)} trainings were measured: a fit takes {LEAST_PROBES} at least",
+            id="too-few-trainings",
         )
     kinds, step = fit_time(probes)
     floor, memory = fit_memory(probes)

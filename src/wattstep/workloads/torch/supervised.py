@@ -57,7 +57,7 @@ class SupervisedTraining:
         self._encode = encode
         self._batch_size = preparation.batch_size
         self._order = Order(samples=samples.facts.samples, seed=preparation.seed)
-        self._criterion = criterion
+        self.criterion = criterion
         self._classifies = classifies
 
     @property
@@ -73,7 +73,7 @@ class SupervisedTraining:
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """The criterion over the batch; cross entropy is in nats."""
         inputs, targets = batch
-        return self._criterion(self.model(inputs).float(), targets)
+        return self.criterion(self.model(inputs).float(), targets)
 
     def evaluate(self) -> Mapping[str, float]:
         """Mean loss, and accuracy, over samples that are held out: always the same ones.
@@ -85,6 +85,11 @@ class SupervisedTraining:
             return {}
         with evaluating(self.model):
             return self._judge(*self._held_out)
+
+    @property
+    def evaluation_batch(self) -> int:
+        """Samples that an evaluation takes at a time."""
+        return EVALUATION_BATCH
 
     @property
     def samples(self) -> tuple[int, int]:
@@ -127,7 +132,7 @@ class SupervisedTraining:
         for part in torch.split(self._judged, EVALUATION_BATCH):
             outputs = self.model(self._encode(inputs[part])).float()
             wanted = self._widen(targets[part]).to(outputs.device)
-            loss += float(self._criterion(outputs, wanted)) * len(wanted)
+            loss += float(self.criterion(outputs, wanted)) * len(wanted)
             if self._classifies:
                 right += int((outputs.argmax(dim=1) == wanted).sum())
                 positions += int((wanted != IGNORED).sum())

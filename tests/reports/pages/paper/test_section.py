@@ -23,9 +23,9 @@ def reported(*batches: int, workload: str = "lenet") -> list[Reported]:
 def test_a_single_run_has_every_figure_folded_away_and_a_reason_for_those_not_drawn() -> None:
     page = html.unescape(render_report(reported(4)))
     assert page.count('class="more figure-of-paper"') == 8
-    assert page.count("not from these runs") == 5  # 4, 6, 8, 9 and 10
+    assert page.count('class="undrawn"') == 5  # 4, 6, 8, 9 and 10
     assert 'id="paper-figure-3">' in page  # not open
-    assert "To draw it: <code>wattstep run NAME --batch 4,16,64</code>" in page
+    assert "<code>wattstep run NAME --batch 4,16,64</code>" in page
 
 
 def test_several_runs_have_the_figures_open_and_before_the_runs() -> None:

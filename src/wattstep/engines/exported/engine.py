@@ -1,0 +1,246 @@
+"""What engines that train exported networks have in common: export apart from training, and loading."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from abc import abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from wattstep.engines.exported.conformance import STEPS, Course
+from wattstep.engines.exported.folder import ExportedFolder, save_arrays
+from wattstep.engines.exported.trainer import ExportedTrainer
+from wattstep.errors import InvalidValueError, error_of
+from wattstep.schema.engine import Engine, Trainer, is_installed
+from wattstep.schema.extras import require
+from wattstep.schema.processes import (
+    ChildNews,
+    child_command,
+    listen,
+    outwait,
+    refusal_news,
+)
+from wattstep.schema.workload import Preparation, Specification
+
+# What no exported training heeds, by field of a preparation and its option.
+_UNHEEDED: Mapping[str, str] = {
+    "accumulate": "--accumulate", "train_last": "--train-last", "lora": "--lora",
+    "channels_last": "--channels-last", "compiled": "--compile", "checkpointing": "--checkpointing",
+    "offload": "--offload",
+}  # fmt: skip
+
+
+class ExportedEngine(Engine):
+    """An engine that trains what torch exported, in a process without torch.
+
+    Attributes:
+        writes: "module:function" that writes the engine's own files of a `Source` into a folder;
+            runs where torch is.
+        extra: Of pip, that installs it.
+    """
+
+    writes: str
+    extra: str
+    options = ("optimizer",)
+    exports = True
+
+    @abstractmethod
+    def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
+        """A trainer of an exported training; the framework is loaded.
+
+        Raises:
+            InvalidValueError: It cannot train it.
+        """
+
+    def missing(self) -> str | None:
+        """As `Engine.missing`."""
+        if is_installed(self.module):
+            return None
+        return f'{self.name} is not installed: pip install "wattstep[{self.extra}]"'
+
+    def prepare(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        *,
+        threads: int | None = None,
+        processor: str = "cpu",
+        precision: str = "fp32",
+    ) -> Trainer:
+        """As `Engine.prepare`, of the folder that the preparation names, or of one made for it."""
+        self.check(workload, preparation, precision)
+        self.load()
+        if preparation.exported is not None:
+            return self._open(preparation.exported, workload, preparation, threads)
+        with tempfile.TemporaryDirectory(prefix="wattstep-export-") as made:
+            place = Path(made, "export")
+            preparation.begin("model")
+            _export_in_child(self.name, workload, preparation, precision, place)
+            trainer = self._open(place, workload, preparation, threads)
+            trainer.keep_batches()
+        return trainer
+
+    def check(self, workload: Specification, preparation: Preparation, precision: str) -> None:
+        """Refuses a training that cannot be exported, before anything is done.
+
+        Raises:
+            InvalidValueError: With the setting.
+        """
+        workload.check_precision(precision)
+        preparation.check(workload.facts)
+        if precision != "fp32":
+            raise InvalidValueError(
+                f"--precision {precision}: {self.name} trains in fp32 here",
+                id="precision-not-for-engine",
+            )
+        usual = Preparation(batch_size=preparation.batch_size)
+        for field, option in _UNHEEDED.items():
+            if getattr(preparation, field) != getattr(usual, field):
+                raise InvalidValueError(
+                    f"{option}: {self.name} has no such thing", id="not-for-engine"
+                )
+
+    def _open(
+        self,
+        place: Path,
+        workload: Specification,
+        preparation: Preparation,
+        threads: int | None,
+    ) -> ExportedTrainer:
+        folder = ExportedFolder(place)
+        training = folder.training
+        wanted = {
+            "engine": (training.engine, self.name),
+            "workload": (training.workload, workload.facts.name),
+            "batch size": (training.batch_size, preparation.batch_size),
+        }
+        for what, (is_, asked) in wanted.items():
+            if is_ != asked:
+                raise InvalidValueError(
+                    f"{place} was exported with {what} {is_}, not {asked}", id="other-export"
+                )
+        return self.open(folder, threads)
+
+    def export(
+        self,
+        workload: Specification,
+        preparation: Preparation,
+        out: Path,
+        tell: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        """As `Engine.export`."""
+        self.check(workload, preparation, "fp32")
+        self.load()
+        require("wattstep.engines.torch.export.exporting").export(
+            self, workload, preparation, out, tell
+        )
+
+
+def _export_in_child(
+    engine: str, workload: Specification, preparation: Preparation, precision: str, out: Path
+) -> None:
+    """Exports in a process of its own, so that torch never comes into this one."""
+    asked = pickle.dumps((engine, workload, replace(preparation, on_part=None), out))
+    _in_child("wattstep.engines.exported.engine:export_main", b64encode(asked).decode())
+
+
+def _in_child(entry: str, *arguments: str) -> None:
+    """Runs a function of ours in a process of its own; what it refuses is refused here.
+
+    Raises:
+        WattstepError: It refused, or ended otherwise.
+    """
+    reading, writing = os.pipe()
+    endings: list[ChildNews] = []
+    with tempfile.TemporaryFile() as output:
+        try:
+            child = subprocess.Popen(
+                child_command(entry, str(writing), *arguments),
+                stdout=output, stderr=output, pass_fds=[writing],
+            )  # fmt: skip
+        finally:
+            os.close(writing)
+        listen(reading, endings.append)
+        code = outwait(child)
+        output.seek(0)
+        last = output.read()[-2000:].decode(errors="replace").strip().splitlines()
+    for news in endings:
+        if "error" in news:
+            raise error_of({"id": news.get("id"), "kind": news.get("kind")}, news["error"])
+    if code != 0:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        why = f": {last[-1]}" if last else ""
+        raise InvalidValueError(f"the export {how}{why}", id="no-end-of-export")
+
+
+def _told(writing: int, call: Callable[[], None]) -> int:
+    """Calls, and tells the parent what is refused."""
+    from wattstep.errors import WattstepError
+
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        try:
+            call()
+        except WattstepError as error:
+            pipe.write(json.dumps(refusal_news(error)) + "\n")
+            return 2
+    return 0
+
+
+def export_main() -> int:
+    """Of a child that exports: descriptor for its news, then what is asked."""
+    from wattstep import engines
+
+    name, workload, preparation, out = pickle.loads(b64decode(sys.argv[2]))
+    return _told(int(sys.argv[1]), lambda: engines.find(name).export(workload, preparation, out))
+
+
+def run_course(engine: str, folder: Path, scratch: Path) -> Course:
+    """The first steps of an engine from an exported folder, in a process without torch.
+
+    Args:
+        engine: Its name.
+        folder: The exported training.
+        scratch: A folder for what the child writes.
+
+    Raises:
+        WattstepError: The engine refused, or crashed.
+    """
+    _in_child("wattstep.engines.exported.engine:course_main", engine, str(folder), str(scratch))
+    with np.load(scratch / "first.npz") as first, np.load(scratch / "last.npz") as last:
+        return Course(
+            losses=list(np.load(scratch / "losses.npy")),
+            first={name: first[name] for name in first.files},
+            last={name: last[name] for name in last.files},
+        )
+
+
+def course_main() -> int:
+    """Of the child of `run_course`."""
+
+    def call() -> None:
+        from wattstep import engines
+
+        engine, place, scratch = sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
+        found = engines.find(engine)
+        assert isinstance(found, ExportedEngine)
+        found.load()
+        trainer = found.open(ExportedFolder(place), 1)
+        trainer.checked = 0  # the parent judges, and says more
+        losses: list[float] = []
+        for step in range(STEPS):
+            losses.append(trainer.step())
+            if step == 0:
+                save_arrays(scratch / "first.npz", trainer.weights())
+        save_arrays(scratch / "last.npz", trainer.weights())
+        np.save(scratch / "losses.npy", np.array(losses))
+
+    return _told(int(sys.argv[1]), call)

@@ -1,0 +1,1 @@
+"""ONNX Runtime as an engine: three graphs (forward, backward, optimizer) over one set of arrays."""

@@ -1,0 +1,113 @@
+"""Writes an exported training, and holds the engine against torch before anybody trains from it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from wattstep.engines.exported import conformance
+from wattstep.engines.exported.folder import (
+    WEIGHTS,
+    ExportedInput,
+    ExportedSettings,
+    ExportedTraining,
+    save_arrays,
+    write_facts,
+)
+from wattstep.engines.torch.export.source import Source
+from wattstep.errors import InvalidValueError
+from wattstep.schema.extras import require
+from wattstep.schema.workload import Preparation, Specification
+
+if TYPE_CHECKING:
+    from wattstep.engines.exported.engine import ExportedEngine
+
+
+def export(
+    engine: ExportedEngine,
+    specification: Specification,
+    preparation: Preparation,
+    out: Path,
+    tell: Callable[[str], None],
+) -> None:
+    """As `Engine.export`: whole, or not at all.
+
+    Raises:
+        InvalidValueError: The folder is there, or the training cannot be exported, or the engine
+            does not train it as torch does.
+    """
+    from wattstep.engines.exported.engine import run_course
+
+    if out.exists():
+        raise InvalidValueError(
+            f"{out} is there already: choose another folder, or remove it first",
+            id="exported-before",
+        )
+    tell("building the network")
+    source = Source(specification, preparation)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+        folder = Path(scratch, "export")
+        folder.mkdir()
+        inputs = []
+        tell("drawing batches")
+        for name, array in source.batches.items():
+            np.save(folder / f"{name}.npy", array)
+            inputs.append(
+                ExportedInput(
+                    name=name, file=f"{name}.npy", shape=array.shape[1:], dtype=str(array.dtype)
+                )
+            )
+        save_arrays(folder / WEIGHTS, source.initial())
+        tell(f"writing the files of {engine.name}")
+        module, _, function = engine.writes.partition(":")
+        rewrites, notes = getattr(require(module), function)(source, folder)
+        tell("training ten steps with torch in float64")
+        reference = source.reference()
+        training = ExportedTraining(
+            engine=engine.name,
+            made_with=(engine.version(), f"torch {torch.__version__}"),
+            workload=specification.facts.name,
+            settings=_settings(preparation),
+            parameters=source.parameters,
+            inputs=inputs,
+            batches=len(source.batches["inputs"]),
+            losses=list(reference.exact.losses),
+            allowed=reference.allowed,
+            loss=specification.loss,
+            optimizer=source.optimizer,
+            data=source.data,
+            model=source.model_facts,
+            rewrites=list(rewrites),
+            notes=list(notes),
+            files={},
+        )
+        write_facts(folder, training)
+        tell(f"training ten steps with {engine.name}")
+        course = run_course(engine.name, folder, Path(scratch))
+        name = specification.facts.name
+        conformance.check(engine.name, name, conformance.judge(engine.name, reference, course))
+        shutil.move(folder, out)
+
+
+def _settings(preparation: Preparation) -> ExportedSettings:
+    """What made the training, by field of its settings; places of this machine are left out."""
+    optimizer = preparation.optimizer
+    text = None
+    if optimizer is not None:
+        options = ",".join(f"{key}={value}" for key, value in optimizer.options.items())
+        text = f"{optimizer.name},lr={optimizer.rate}" + (f",{options}" if options else "")
+    return ExportedSettings(
+        batch_size=preparation.batch_size,
+        seed=preparation.seed,
+        classes=preparation.classes,
+        image_size=preparation.image_size,
+        rate_rule=preparation.rate_rule,
+        optimizer=text,
+    )

@@ -1,0 +1,178 @@
+"""Runs side by side by one facet (engine, threads, ...), a row for each configuration of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.comparing import drift_of
+from wattstep.insight.compare.configuration import check_across, facets_of
+from wattstep.insight.compare.metrics import compare_metric, of_side
+from wattstep.insight.compare.process import UNITS, Process
+from wattstep.insight.compare.sides import Side, read
+from wattstep.schema.figure import Figure, missing, weakest
+
+FIRST: Final = "torch"  # of engines, the one that others stand beside
+SHOWN: Final = ("step_time", "throughput", "energy_per_step", "peak_memory")
+MOVEMENT: Final = "data movement"  # kind of operation, and name of its share of the step
+
+
+@dataclass(frozen=True, kw_only=True)
+class FacetCell:
+    """Runs of one value of the facet.
+
+    Attributes:
+        paths: Of the runs.
+        figures: By the names of `SHOWN`, and `MOVEMENT`: the share of a step's time in which
+            operations only move data.
+        ratios: To the first value of the facet in this row, by the names of `SHOWN`.
+    """
+
+    paths: tuple[Path, ...]
+    figures: Mapping[str, Figure]
+    ratios: Mapping[str, Figure]
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "runs": list(map(str, self.paths)),
+            "figures": dict(self.figures),
+            "ratios": dict(self.ratios),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByFacet:
+    """A row for each configuration of all other facets, a cell for each value of this one.
+
+    Attributes:
+        facet: e.g. "engine".
+        values: In the order of columns.
+        rows: What sets each apart in words, and its cells by value.
+    """
+
+    facet: str
+    values: tuple[str, ...]
+    rows: tuple[tuple[str, Mapping[str, FacetCell]], ...]
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "by": self.facet,
+            "values": list(self.values),
+            "rows": [
+                {
+                    "configuration": words,
+                    "cells": {value: cell.document() for value, cell in cells.items()},
+                }
+                for words, cells in self.rows
+            ],
+        }
+
+
+def compare_by(
+    facet: str, sides: Sequence[Side], on_read: Callable[[int, int], None] | None = None
+) -> ByFacet:
+    """Compares runs by one facet.
+
+    Args:
+        facet: One of `FACETS`.
+        sides: A side for each configuration, as `sides_among` gives them.
+        on_read: As of `sides.read`.
+
+    Raises:
+        InvalidValueError: There is no such facet, or all are alike in it.
+        DamagedRunError: A run cannot be read.
+    """
+    check_across([facet])
+    return by_facet(facet, sides, read(sides, operations=True, on_read=on_read))
+
+
+def by_facet(facet: str, sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> ByFacet:
+    """Runs that were read, by one facet; as `compare_by`.
+
+    Args:
+        facet: One of `FACETS`.
+        sides: A side for each configuration.
+        members: The runs of each, with their operations.
+
+    Raises:
+        InvalidValueError: All are alike in it.
+    """
+    facets = [facets_of(side.configuration) for side in sides]
+    values = sorted({each[facet] for each in facets}, key=_first)
+    if len(values) < 2:
+        raise InvalidValueError(
+            f"--by {facet}: all of them have {values[0] if values else 'none'}", id="one-value"
+        )
+    differing = [
+        name for name in facets[0] if name != facet and len({each[name] for each in facets}) > 1
+    ]
+    rows: dict[tuple[str, ...], dict[str, list[Process]]] = {}
+    for each, processes in zip(facets, members, strict=True):
+        key = tuple(each[name] for name in differing)
+        rows.setdefault(key, {}).setdefault(each[facet], []).extend(processes)
+    return ByFacet(
+        facet=facet,
+        values=tuple(values),
+        rows=tuple(
+            (", ".join(filter(None, key)), _cells(values, rows[key]))
+            for key in sorted(rows, key=lambda key: [*map(_first, key)])
+        ),
+    )
+
+
+def _first(value: str) -> tuple[bool, bool, float, str]:
+    """Order of a facet's values: torch first, numbers by size, then by name."""
+    number = value.partition(" ")[0]
+    size = float(number) if number.isdecimal() else 0.0
+    return number != FIRST, not number.isdecimal(), size, value
+
+
+def _cells(values: Sequence[str], row: Mapping[str, Sequence[Process]]) -> dict[str, FacetCell]:
+    there = [value for value in values if value in row]
+    first = row[there[0]]
+    cells = {}
+    for value in there:
+        processes = row[value]
+        figures = {
+            name: of_side([each.figure(name) for each in processes], UNITS[name]) for name in SHOWN
+        }
+        figures[MOVEMENT] = of_side([movement(each) for each in processes], "ratio")
+        ratios = {}
+        if processes is not first:
+            drift = drift_of(first, processes)
+            ratios = {name: compare_metric(name, first, processes, drift).ratio for name in SHOWN}
+        cells[value] = FacetCell(
+            paths=tuple(each.path for each in processes), figures=figures, ratios=ratios
+        )
+    return cells
+
+
+def movement(process: Process) -> Figure:
+    """The share of a step's time in which operations only move data, layout copies among them."""
+    step = process.figure("step_time")
+    times = [
+        row.figures["time"]
+        for row in process.operations
+        if row.labels.get("kind") == MOVEMENT and "time" in row.figures
+    ]
+    if not process.operations or step.value is None or not step.value:
+        return missing("ratio", process.no_operations or step.reason or "no operations were traced")
+    known = [each for each in times if each.value is not None]
+    value = sum(each.value or 0.0 for each in known)
+    share = Figure(
+        value=value / step.value, unit="ratio", source=step.source,
+        status=weakest([step.status, *(each.status for each in known)]),
+        method=f"time of operations of the kind {MOVEMENT} over that of a step", n=step.n,
+    )  # fmt: skip
+    if not known or any(each.low is None or each.high is None for each in known):
+        return share
+    low, high = (sum(getattr(each, end) or 0.0 for each in known) for end in ("low", "high"))
+    return replace(
+        share, low=max(low, 0.0) / step.value, high=high / step.value,
+        confidence=known[0].confidence,
+    )  # fmt: skip

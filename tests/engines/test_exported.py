@@ -1,0 +1,269 @@
+"""An exported training is what it says; an engine that trains something else is refused; rewrites are identities."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.refusals import refused
+
+from wattstep import workloads
+from wattstep.engines.exported.conformance import STEPS, Course, Reference, check, judge
+from wattstep.engines.exported.folder import (
+    FACTS,
+    ExportedFolder,
+    ExportedInput,
+    ExportedOptimizer,
+    ExportedParameter,
+    ExportedTraining,
+    write_facts,
+)
+from wattstep.engines.exported.trainer import ExportedTrainer
+from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.schema.engine import Engine
+from wattstep.schema.workload import DataFacts, Preparation
+
+torch = pytest.importorskip("torch")
+from torch.nn import functional  # noqa: E402
+
+from wattstep.engines.torch.export.rewrites import Rewriting  # noqa: E402
+from wattstep.engines.torch.export.source import Source  # noqa: E402
+
+FACTS_OF_DATA = DataFacts(name="noise", stand_in=False, stands_for=None, sha256="0" * 64, samples=8)
+
+
+def training(**of: Any) -> ExportedTraining:
+    plain = ExportedTraining(
+        engine="far", made_with=("far 1", "torch 2"), workload="lenet",
+        settings={
+            "batch_size": 2, "seed": 0, "classes": None, "image_size": None, "rate_rule": "linear",
+            "optimizer": None,
+        },
+        parameters=[ExportedParameter(name="w", shape=(3,), trainable=True, decay=0.1)],
+        inputs=[ExportedInput(name="inputs", file="inputs.npy", shape=(2, 3), dtype="float32")],
+        batches=2, losses=[1.0, 0.5], allowed=[0.1, 0.1], loss="cross entropy",
+        optimizer=ExportedOptimizer(name="sgd", rate=0.1, options={"momentum": 0.9}),
+        data=FACTS_OF_DATA, model={"parameters": 3}, files={},
+    )  # fmt: skip
+    return replace(plain, **of)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    np.save(tmp_path / "inputs.npy", np.arange(12, dtype=np.float32).reshape(2, 2, 3))
+    write_facts(tmp_path, training())
+    return tmp_path
+
+
+def test_what_was_written_is_read(folder: Path) -> None:
+    known = ExportedFolder(folder)
+    read = known.training
+    assert list(read.files) == ["inputs.npy"]
+    assert (read.parameters, read.inputs, read.optimizer) == (
+        training().parameters, training().inputs, training().optimizer,
+    )  # fmt: skip
+    assert (read.batch_size, read.losses, read.data) == (2, [1.0, 0.5], FACTS_OF_DATA)
+    assert known.arrays["inputs"][1, 0].tolist() == [6.0, 7.0, 8.0]
+
+
+def test_a_folder_that_was_cut_changed_or_linked_is_refused(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "inputs.npy").read_bytes()
+    for damaged in (whole[:-1], whole[:-1] + b"\x01"):
+        (folder / "inputs.npy").write_bytes(damaged)
+        with refused("damaged-export", "inputs.npy"):
+            ExportedFolder(folder)
+    (folder / "inputs.npy").unlink()
+    with refused("damaged-export"):
+        ExportedFolder(folder)
+    elsewhere = tmp_path / "elsewhere.npy"
+    elsewhere.write_bytes(whole)
+    (folder / "inputs.npy").symlink_to(elsewhere)
+    with refused("damaged-export"):
+        ExportedFolder(folder)
+
+
+def test_names_of_files_stay_in_the_folder(folder: Path) -> None:
+    document = json.loads((folder / FACTS).read_text())
+    document["inputs"][0]["file"] = "../inputs.npy"
+    (folder / FACTS).write_text(json.dumps(document))
+    with refused("damaged-export"):
+        ExportedFolder(folder)
+
+
+def test_another_version_and_no_export_are_told_apart(folder: Path, tmp_path: Path) -> None:
+    document = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps({**document, "version": 99}))
+    with refused("other-export-version"):
+        ExportedFolder(folder)
+    with refused("no-export"):
+        ExportedFolder(tmp_path / "nothing")
+    (folder / FACTS).write_text("{")
+    with refused("damaged-export"):
+        ExportedFolder(folder)
+    (folder / FACTS).unlink()
+    os.mkfifo(folder / FACTS)
+    with refused("no-export"):
+        ExportedFolder(folder)
+
+
+def test_objects_are_never_loaded_from_a_folder(folder: Path) -> None:
+    np.save(folder / "inputs.npy", np.array([{"a": 1}]), allow_pickle=True)
+    write_facts(folder, training())
+    with pytest.raises(DamagedRunError):
+        ExportedFolder(folder).arrays  # noqa: B018
+
+
+class Far(Engine):
+    name = "far"
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+class Told(ExportedTrainer):
+    """Gives the losses that it was told."""
+
+    def take(self, batch: Any, mark: Any) -> float:
+        self.seen.append(batch["inputs"][0, 0])
+        return self.losses[len(self.seen) - 1]
+
+    def weights(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("wrong", [0.6001, 0.39, float("nan"), float("inf")])
+def test_a_training_whose_first_losses_are_wrong_ends(folder: Path, wrong: float) -> None:
+    trainer = Told(Far(), ExportedFolder(folder))
+    trainer.seen, trainer.losses = [], [1.05, 0.55, 7.0]
+    assert [trainer.step() for _ in range(3)] == [1.05, 0.55, 7.0]  # the third is not known
+    assert trainer.seen == [0.0, 6.0, 0.0]  # batches come again
+    trainer = Told(Far(), ExportedFolder(folder))
+    trainer.seen, trainer.losses = [], [1.0, wrong]
+    trainer.step()
+    with refused("trains-wrongly") as caught:
+        trainer.step()
+    assert isinstance(caught.value, RecordingError)
+
+
+# A training by hand: w <- w - 0.1 (w - x), loss (w - x)^2 / 2, in the precision that is asked for.
+def course(kind: type, *, moved: float = 0.0, of: float = 1.0, still: bool = False) -> Course:
+    w = (np.array([1.0, 2.0]) * (1 + moved)).astype(kind)
+    b = np.array([0.5], kind)
+    losses, first = [], {}
+    for step in range(STEPS):
+        x = np.array([step % 3, -1.0], kind)
+        losses.append(float(np.square(w + b - x).sum() / 2))
+        gradient = w + b - x
+        w = (w - kind(0.1) * gradient * kind(of)).astype(kind)
+        if not still:
+            b = (b - kind(0.1) * gradient.sum(keepdims=True)).astype(kind)
+        if step == 0:
+            first = {"w": w.copy(), "b": b.copy()}
+    return Course(losses=losses, first=first, last={"w": w, "b": b})
+
+
+REFERENCE = Reference(
+    begin={"w": np.array([1.0, 2.0]), "b": np.array([0.5])},
+    trainable=["w", "b"],
+    exact=course(np.float64),
+    rounded=[course(np.float32), course(np.float32, moved=6e-8)],
+)
+
+
+def test_an_engine_that_rounds_otherwise_is_right() -> None:
+    verdict = judge("far", REFERENCE, course(np.float32, moved=-6e-8))
+    assert not verdict.problems
+    assert max(verdict.loss, verdict.update, verdict.weights) < 1
+    check("far", "lenet", verdict)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (course(np.float64, of=1.001), "first update"),  # a gradient that is a thousandth too large
+        (course(np.float64, still=True), "b"),  # no gradient at all
+        (course(np.float16), "loss"),
+        (replace(course(np.float64), losses=[float("nan")] * STEPS), "loss"),
+    ],
+)
+def test_an_engine_that_trains_something_else_is_refused(wrong: Course, what: str) -> None:
+    verdict = judge("far", REFERENCE, wrong)
+    assert any(what in problem for problem in verdict.problems)
+    with refused("wrong-training", "lenet"):
+        check("far", "lenet", verdict)
+
+
+REWRITTEN = {
+    "flatten": lambda v: torch.flatten(v, 1),
+    "global average": lambda v: functional.adaptive_avg_pool2d(v, 1).flatten(1),
+    "max pool": lambda v: functional.max_pool2d(v, 2),
+    "average pool": lambda v: functional.avg_pool2d(v, (3, 2)),
+    "batch norm": lambda v: functional.batch_norm(
+        v, None, None, torch.tensor([1.0, 2.0]).double(), torch.tensor([0.5, 0.1]).double(), True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_rewrite_gives_the_same_values_and_gradients(name: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 2, 7, 6, dtype=torch.float64, generator=draw, requires_grad=True)
+    weight = torch.randn(500, dtype=torch.float64, generator=draw)
+
+    def both(*, rewritten: bool) -> tuple[Any, Any]:
+        mode = Rewriting([name] if rewritten else [])
+        with mode:
+            out = REWRITTEN[name](values)
+        assert len(mode.applied) == rewritten
+        (gradient,) = torch.autograd.grad((out.flatten() * weight[: out.numel()]).sum(), values)
+        return out, gradient
+
+    for plain, other in zip(both(rewritten=False), both(rewritten=True), strict=True):
+        assert other.shape == plain.shape
+        torch.testing.assert_close(other, plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda v: functional.max_pool2d(v, 3, stride=2),  # windows overlap
+        lambda v: functional.max_pool2d(v, 2, padding=1),
+        lambda v: functional.avg_pool2d(v, 2, ceil_mode=True),
+        lambda v: functional.batch_norm(v, torch.zeros(2), torch.ones(2)),
+    ],
+)
+def test_what_is_not_the_same_is_left_as_it_is(call: Any) -> None:
+    mode = Rewriting(["max pool", "average pool", "batch norm"])
+    with mode:
+        call(torch.ones(1, 2, 7, 7))
+    assert mode.applied == []
+
+
+def test_batches_hold_what_dropout_draws_and_the_network_is_as_it_was() -> None:
+    source = Source(workloads.find("squeezenet"), Preparation(batch_size=2))
+    before = source.initial()
+    batches = source.batches
+    assert set(batches) == {"inputs", "targets", "mask0"}
+    assert set(np.unique(batches["mask0"])) == {0.0, 2.0}  # half is dropped, the rest is doubled
+    assert all(np.array_equal(value, before[name]) for name, value in source.initial().items())
+
+
+def test_torchs_own_course_in_float32_conforms_and_a_slower_rate_does_not() -> None:
+    source = Source(workloads.find("lenet"), Preparation(batch_size=2))
+    reference = source.reference()
+    assert not judge("torch", reference, source._course(torch.float32)).problems
+    wrong = {
+        name: reference.begin[name] + 0.99 * (value - reference.begin[name])
+        for name, value in reference.exact.first.items()
+    }
+    assert judge("torch", reference, replace(reference.exact, first=wrong)).problems
+
+
+def test_what_more_than_one_loss_trains_is_not_exported() -> None:
+    with refused("cannot-export", "dcgan"):
+        Source(workloads.find("dcgan"), Preparation(batch_size=2))

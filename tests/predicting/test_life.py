@@ -9,7 +9,7 @@ from tests.predicting.steps import PIXELS, WEIGHTS, evaluated_family, evaluation
 
 from wattstep import devices
 from wattstep.predict import Prediction, predictor_for
-from wattstep.predict.life import held_of, life_notes
+from wattstep.predict.life import held_of, life_notes, times_of
 from wattstep.predict.memory import evaluation_reserved
 from wattstep.schema.figure import Status
 from wattstep.schema.step_graph import StepFamily
@@ -87,3 +87,13 @@ def test_a_stage_beyond_the_steps_and_beyond_what_there_is_is_said() -> None:
     assert life_notes(life, 6e8) == []
     [note] = life_notes(life, 4e8)
     assert note.startswith("evaluation takes 500 MB")
+
+
+def test_a_device_without_a_disk_tells_no_time_of_saving() -> None:
+    device = devices.find("raspberry-pi-4")
+    assert device.storage is not None
+    assert device.storage.write is not None
+    times = times_of(device, "torch", held_of(step(4)))
+    assert times["saving"].value == pytest.approx(2 * WEIGHTS / device.storage.write.value)
+    assert times["saving"].high == pytest.approx(2 * WEIGHTS / device.storage.write.low)
+    assert list(times_of(replace(device, storage=None), "torch", held_of(step(4)))) == ["framework"]

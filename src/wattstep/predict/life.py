@@ -8,9 +8,10 @@ of it into memory beside the model before it is copied into it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from wattstep.devices.table import Device, Floor, Value
 from wattstep.schema.spelling import quantity
 from wattstep.schema.step_graph import StepGraph
 
@@ -57,6 +58,30 @@ def held_of(graph: StepGraph) -> Held:
             largest = max(largest, float(size))
     model = there["parameters"] + there["buffers"]
     return Held(model=model, state=there["optimizer_state"], largest=largest)
+
+
+def start_of(device: Device, engine: str) -> Value | None:
+    """Time in s to start the framework, where the device's file has it."""
+    floor: Floor | None = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
+    return None if floor is None else floor.start
+
+
+def times_of(device: Device, engine: str, held: Held) -> dict[str, Value]:
+    """Time in s of stages that a device's file tells: to start, to write a checkpoint, to read it again."""
+    times = {}
+    start, storage = start_of(device, engine), device.storage
+    if start is not None:
+        times[FRAMEWORK] = start
+    rates = {} if storage is None else {SAVING: storage.write, RELOADING: storage.read}
+    for stage, rate in rates.items():
+        if rate is not None:
+            times[stage] = replace(
+                rate,
+                value=held.checkpoint / rate.value,
+                low=held.checkpoint / rate.high,
+                high=held.checkpoint / rate.low,
+            )
+    return times
 
 
 def life_notes(life: Life, usable: float) -> list[str]:

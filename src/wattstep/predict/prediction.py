@@ -12,7 +12,7 @@ from typing import Any, Final
 from wattstep.devices.table import Device, Value
 from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.fitted import widened
-from wattstep.predict.life import FRAMEWORK, Life
+from wattstep.predict.life import FRAMEWORK, Life, held_of, times_of
 from wattstep.predict.like import Correction
 from wattstep.predict.power import Ranged
 from wattstep.predict.thermal import Heat, heat_of
@@ -245,6 +245,17 @@ class Prediction:
         return figures
 
     @property
+    def time_by_stage(self) -> dict[str, Figure]:
+        """Time in s of what is no step: loading the framework, saving, reloading; only what the device's file tells."""
+        return {
+            stage: Figure(
+                value=value.value, unit="s", low=value.low, high=value.high, confidence=CONFIDENCE,
+                status=Status.PREDICTED, source=self._source, method=f"{value.basis} of the device: {value.source}",
+            )
+            for stage, value in times_of(self.device, self.engine, held_of(self.graph)).items()
+        }  # fmt: skip
+
+    @property
     def mean_power(self) -> Figure:
         """During a step, in W, as the device counts its total."""
         if self.power is None:
@@ -380,6 +391,7 @@ class Prediction:
                 **({} if self.processor == "cpu" else {"device_peak_memory": self.reserved_memory}),
                 "memory_breakdown": self.memory_breakdown,
                 **({"memory_by_stage": self.memory_by_stage} if self.life else {}),
+                **({"time_by_stage": self.time_by_stage} if self.time_by_stage else {}),
             }
         )
         if tokens_per_sample:

@@ -184,7 +184,6 @@ def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -
     assert saying(said, "to the board:", "settings")
 
 
-@pytest.mark.slow
 def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_path: Path) -> None:
     said: list[str] = []
     chosen = Configuration(workload="lenet", batch_size=2, threads=1)
@@ -201,7 +200,6 @@ def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_pa
     assert [path.name for path in server.home.glob(".cache/wattstep-board/jobs/*")] == []
 
 
-@pytest.mark.slow
 def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server) -> None:
     said: list[str] = []
     with board(server, said) as place:
@@ -216,7 +214,6 @@ def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server)
     assert no_names(json.dumps(found), server)
 
 
-@pytest.mark.slow
 def test_a_script_survives_a_cut_and_a_board_that_is_away(
     server: Server, script: ProfileSettings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,7 +244,6 @@ def test_a_script_survives_a_cut_and_a_board_that_is_away(
     assert no_names("\n".join(said), server)
 
 
-@pytest.mark.slow
 def test_what_a_killed_host_left_is_listed_and_fetched(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -280,7 +276,6 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
             leftovers.fetch(tmp_path, [job.id])
 
 
-@pytest.mark.slow
 def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -310,7 +305,6 @@ def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     assert len(run.tables.table("samples")) > 0
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -378,7 +372,6 @@ def test_a_folder_that_was_named_keeps_what_is_not_ours(server: Server, tmp_path
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_installation_that_is_gone_meanwhile_is_made_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -400,7 +393,6 @@ def test_an_installation_that_is_gone_meanwhile_is_made_again(
     assert list(server.home.glob(".cache/wattstep-board/jobs/*")) == []
 
 
-@pytest.mark.slow
 def test_a_board_that_stays_away_keeps_the_job_for_later(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -448,7 +440,6 @@ def test_a_script_that_is_not_here_is_refused(server: Server, tmp_path: Path) ->
 OLD = Path.home() / ".pyenv/versions/3.6.15/bin/python"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not OLD.exists(), reason="there is no Python 3.6 here")
 def test_an_old_python_says_what_to_do(tmp_path: Path) -> None:
     with (
@@ -508,7 +499,6 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_there_costs_no_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -526,7 +516,6 @@ def test_a_disk_that_fills_there_costs_no_run(
     assert os.strerror(errno.ENOSPC) in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_full_there_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     said: list[str] = []
     with (

@@ -55,6 +55,8 @@ class ExecuTorchTracer(MarkedTracer):
             self._program.events(Path(file.name))
             trace = parse(Path(file.name).read_bytes())
         events, names = trace.events, trace.names
+        if events is None:
+            return []
         steps = [i for i in range(len(events)) if names[events.name[i]] == _STEP]
         if not steps:
             return []

@@ -1,7 +1,6 @@
 """Whether an engine trains as torch does: losses and weights of ten steps beside those in float64.
 
 Rounding in float32 differs between engines, and a step of training makes a small difference
-<<<<<<< HEAD
 larger. So what is allowed is measured, network by network: torch takes the same steps in float32,
 from initial weights that are moved by a rounding error, and what it is off by itself, times
 `FACTOR`, is what an engine may be off. A network that magnifies rounding is judged by its first
@@ -9,13 +8,6 @@ update, parameter by parameter, where nothing has been magnified yet. There a si
 within rounding of zero before a rectifier may still fall on the other side, which no small error of
 the weights tells: so torch also trains with all kinks moved a little, to either side, and an engine
 may be off by as much, times `OF_KINKS`.
-=======
-larger; one value that passes zero in a rectifier changes the gradients of a whole channel. So what is
-allowed is measured, network by network: torch takes the same steps in float32, from initial weights
-that are moved by `MOVED` rounding errors, and what it is off by itself, times `FACTOR`, is what an
-engine may be off. A network that magnifies rounding is judged by its first
-update, parameter by parameter, where nothing has been magnified yet.
->>>>>>> hexe
 """
 
 from __future__ import annotations
@@ -30,13 +22,8 @@ import numpy.typing as npt
 from wattstep.errors import InvalidValueError
 
 STEPS: Final = 10
-<<<<<<< HEAD
 FACTOR: Final = 8.0
 OF_KINKS: Final = 2.0
-=======
-MOVED: Final = 8.0
-FACTOR: Final = 2.0
->>>>>>> hexe
 # Where torch rounds nothing at all an engine that adds in another order still may.
 LEAST_OF_LOSS: Final = 1e-5  # of the loss
 LEAST_OF_UPDATE: Final = 1e-4  # of the update's norm

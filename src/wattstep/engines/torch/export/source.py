@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from wattstep.engines.exported.conformance import MOVED, STEPS, Course, Reference
+from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.torch.compiling import Compiling
 from wattstep.engines.torch.export.rewrites import attention
@@ -29,7 +29,6 @@ from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 Array = npt.NDArray[Any]
 MOST_BYTES: Final = 64 << 20  # of all batches
 MOST_BATCHES: Final = 64
-<<<<<<< HEAD
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
 MOVED: Final = 16 * torch.finfo(torch.float32).eps
@@ -38,9 +37,6 @@ _KINKED: Final = (
     functional.relu, torch.relu, Tensor.relu, functional.relu6, functional.hardtanh,
     functional.leaky_relu, functional.hardswish, functional.hardsigmoid, *_MAXIMA,
 )  # fmt: skip
-=======
-ROUNDED: Final = 3  # courses in float32, each from weights moved by rounding errors
->>>>>>> hexe
 _DROPOUTS: Final = (functional.dropout, torch.dropout)
 
 
@@ -259,7 +255,7 @@ class Source:
             with torch.no_grad():
                 for weight in network.parameters():
                     noise = 2 * torch.rand(weight.shape, generator=draw) - 1
-                    weight.mul_(1 + MOVED * noise * torch.finfo(torch.float32).eps / 2)
+                    weight.mul_(1 + noise * torch.finfo(torch.float32).eps / 2)
         optimizer = make_optimizer(self.specification.optimizer, network.model, self.preparation)
         if compiled:
             Compiling(network.model)

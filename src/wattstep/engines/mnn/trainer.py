@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
-from wattstep.engines.mnn.graph import GRAPH, LOSS, UPDATE
+from wattstep.engines.mnn.graph import GRAPH, LOSS, OPERATIONS, UPDATE, read_operations
 from wattstep.engines.mnn.library import load_mnn, silenced
 from wattstep.engines.mnn.updates import scalars_at
 from wattstep.schema.engine import Engine, Mark
@@ -31,6 +31,7 @@ class MnnTrainer(ExportedTrainer):
 
     Attributes:
         calls: What is called before and after each operation, while a step is traced; else None.
+        graph: What the graph's operations are for, by name.
 
     Raises:
         InvalidValueError: MNN does not take the graph.
@@ -50,6 +51,7 @@ class MnnTrainer(ExportedTrainer):
         self._inputs = self._interpreter.getSessionInputAll(self._session)
         self._loss = self._interpreter.getSessionOutput(self._session, LOSS)
         self._steps_made = 0
+        self.graph = read_operations(folder.file(OPERATIONS))
 
     @property
     def threads(self) -> int:

@@ -263,15 +263,15 @@ class Rewriting(TorchFunctionMode):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
-        self._by_function: dict[Any, tuple[str, Rewrite]] = {}
+        self._by_function: dict[Any, list[tuple[str, Rewrite]]] = {}
         for name in names:
             functions, rewrite, _ = REWRITES[name]
-            self._by_function |= dict.fromkeys(functions, (name, rewrite))
+            for function in functions:  # the first that may take its place does
+                self._by_function.setdefault(function, []).append((name, rewrite))
         self._applied: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, rewrite = self._by_function.get(func, ("", None))
-        if rewrite is not None:
+        for name, rewrite in self._by_function.get(func, ()):
             result = rewrite(*args, **(kwargs or {}))  # within which torch calls no mode
             if result is not _SKIPPED:
                 self._applied[name] = self._applied.get(name, 0) + 1

@@ -52,7 +52,11 @@ class MnnEngine(ExportedEngine):
 
     def version(self) -> str:
         """As `Engine.version`."""
-        return f"MNN {version('MNN')}"
+        return f"{self.name} {version('MNN')}"
+
+    def bytes_of_tensors(self) -> int:
+        """As `Engine.bytes_of_tensors`: all that MNN holds for the graph."""
+        return 0 if self.trainer is None else self.trainer.session_bytes
 
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
         """As `ExportedEngine.open`."""

@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 # Called with an operation's tensors and facts: before it, whether it is to run; after it, whether to go on.
 Call = Callable[[Any, Any], bool]
 MEGABYTE: Final = 1 << 20
+_MEMORY: Final = 0  # what to ask a session for, in MNN's numbers
 
 
 class MnnTrainer(ExportedTrainer):
@@ -57,6 +58,11 @@ class MnnTrainer(ExportedTrainer):
     def threads(self) -> int:
         """As `Trainer.threads`."""
         return self._threads
+
+    @property
+    def session_bytes(self) -> int:
+        """Memory of the session, as MNN tells it: parameters, state, and all that a step makes."""
+        return round(self._interpreter.getSessionInfo(self._session, _MEMORY) * MEGABYTE)
 
     def take(self, batch: Mapping[str, Array], mark: Mark) -> float:
         """As `ExportedTrainer.take`."""

@@ -19,9 +19,13 @@ from typing import Final
 
 from wattstep import workloads
 from wattstep.engines.trained import PLACE, read_trained
+from wattstep.errors import InvalidValueError
+from wattstep.schema.workload import Preparation
 from wattstep.train.doctor import frameworks
 
 SECONDS: Final = 900.0
+COMPILED: Final = "torch-compile"
+BESIDE: Final = 1e-3  # losses of a compiled training beside those of the plain one
 
 
 def main() -> None:
@@ -33,7 +37,11 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(there))
     parser.add_argument("--only", default=",".join(workloads.names()))
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--compiled", help=argparse.SUPPRESS)  # of a child: the workload
     arguments = parser.parse_args()
+    if arguments.compiled:
+        print(json.dumps({"error": of_compiled(arguments.compiled, arguments.batch)}))
+        return
     for engine in arguments.engines.split(","):
         for workload in arguments.only.split(","):
             reason = outcome(engine, workload, arguments.batch)
@@ -48,19 +56,52 @@ def outcome(engine: str, workload: str, batch: int) -> str:
             sys.executable, "-m", "wattstep", "engines", "export", workload, "--engine", engine,
             "--batch", str(batch), "-o", str(Path(folder, "export")), "--json",
         ]  # fmt: skip
+        if engine == COMPILED:
+            command = [sys.executable, __file__, "--compiled", workload, "--batch", str(batch)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"the export takes longer than {SECONDS:g} s"
-    if done.returncode == 0:
+            return f"to try it takes longer than {SECONDS:g} s"
+    if done.returncode == 0 and engine != COMPILED:
         return ""
     try:
         return str(json.loads(done.stdout)["error"])
     except (ValueError, KeyError):
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
         return f"the export ended with {how}"
+
+
+def of_compiled(workload: str, batch: int) -> str:
+    """Why torch does not train a workload compiled as it does plain; "" where it does.
+
+    What is one loss of labelled samples is held against float64 as exports are; other trainings go
+    beside the plain one, from the same weights on the same draws, by their losses of ten steps.
+    """
+    import torch
+
+    from wattstep import engines
+    from wattstep.engines.exported.conformance import STEPS, judge
+    from wattstep.engines.torch.export.source import Source
+
+    torch.set_num_threads(1)
+    specification, preparation = workloads.find(workload), Preparation(batch_size=batch)
+    try:
+        source = Source(specification, preparation)
+    except InvalidValueError:
+        losses = []
+        for name in ("torch", COMPILED):
+            trainer = engines.find(name).prepare(specification, preparation, threads=1)
+            torch.manual_seed(0)
+            losses.append([trainer.step() for _ in range(STEPS)])
+        worst = max(abs(a - b) / max(abs(a), 1.0) for a, b in zip(*losses, strict=True))
+        return "" if worst < BESIDE else f"losses of ten steps differ by {worst:.2g}"
+    try:
+        course = source.course(torch.float32, compiled=True)
+    except Exception as error:  # the compiler raises whatever it likes
+        return f"torch cannot compile it: {str(error).strip().splitlines()[0][:200]}"
+    return "; ".join(judge(COMPILED, source.reference(), course).problems)
 
 
 def keep(engine: str, workload: str, reason: str) -> None:

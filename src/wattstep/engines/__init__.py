@@ -21,6 +21,7 @@ ENGINES: Final = Registry(
         "torch-compile": "wattstep.engines.torch.engine:COMPILED",
         "mnn": "wattstep.engines.mnn.engine:ENGINE",
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
+        "executorch": "wattstep.engines.executorch.engine:ENGINE",
     },
 )
 

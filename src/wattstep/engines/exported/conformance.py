@@ -200,7 +200,8 @@ def _off(reference: Reference, course: Course, name: str, *, first: bool) -> flo
     allowed += LEAST_OF_UPDATE * float(np.linalg.norm(update))
     # A weight itself is rounded when it is stored.
     allowed += float(np.linalg.norm(reference.begin[name])) * float(np.finfo(np.float32).eps)
-    allowed += reference.doubt(name)
+    # A direction that is not known may be the wrong one in every step.
+    allowed += reference.doubt(name) * (1 if first else len(exact.losses))
     off = distance(course, exact)
     if not np.isfinite(off):
         return float("inf")

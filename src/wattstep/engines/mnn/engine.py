@@ -30,6 +30,7 @@ class MnnEngine(ExportedEngine):
     name = "mnn"
     module = "MNN"
     extra = "mnn"
+    requires = ("mnn>=3.6",)
     writes = "wattstep.engines.mnn.export:write"
     trainer: MnnTrainer | None = None
 

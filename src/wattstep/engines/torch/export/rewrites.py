@@ -99,6 +99,35 @@ def max_pool(
     return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
 
 
+def max_pool_by_comparisons(
+    values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Max pooling as the larger of each two values in turn, of equal ones the first, as it picks them.
+
+    Any windows, also those that overlap or reach over the edge.
+    """
+    if return_indices or ceil_mode or _pair(dilation) != (1, 1):
+        return _SKIPPED
+    height, width = _pair(kernel_size)
+    down, right = (height, width) if stride in (None, [], ()) else _pair(stride)
+    above, left = _pair(padding)
+    if above or left:
+        values = functional.pad(values, (left, left, above, above), value=float("-inf"))
+    rows = (int(values.shape[-2]) - height) // down + 1
+    columns = (int(values.shape[-1]) - width) // right + 1
+    highest: Tensor | None = None
+    for y in range(height):
+        for x in range(width):
+            one = values[
+                ...,
+                y : y + (rows - 1) * down + 1 : down,
+                x : x + (columns - 1) * right + 1 : right,
+            ]
+            highest = one if highest is None else torch.where(highest >= one, highest, one)
+    return highest
+
+
 def padded_max_pool(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -243,6 +272,23 @@ def batch_norm(
     return normal if bias is None else normal + bias.reshape(shape)
 
 
+def fixed_batch_norm(
+    values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Normalisation by statistics that stay as they are, as a scale and a shift of each channel."""
+    if training:
+        return _SKIPPED
+    scale = (running_var + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = [1, -1, *[1] * (values.dim() - 2)]
+    return values * scale.reshape(shape) + shift.reshape(shape)
+
+
 def layer_norm(
     values: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
     eps: float = 1e-5,
@@ -303,6 +349,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         (functional.scaled_dot_product_attention,), attention,
         "attention as products with a softmax between them",
     ),
+    "fixed batch norm": (
+        (functional.batch_norm,), fixed_batch_norm,
+        "batch normalisation by fixed statistics as scale and shift",
+    ),
     "hard swish": ((functional.hardswish,), hard_swish, "hard swish as a clipped sum"),
     "hard sigmoid": ((functional.hardsigmoid,), hard_sigmoid, "hard sigmoid as a clipped sum"),
     "local response norm": (
@@ -312,6 +362,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "max pool": (
         (functional.max_pool2d, torch.max_pool2d),
         max_pool, "max pooling as maximum over reshaped windows",
+    ),
+    "max pool by comparisons": (
+        (functional.max_pool2d, torch.max_pool2d),
+        max_pool_by_comparisons, "max pooling by comparing the values of each window in turn",
     ),
     "padded max pool": (
         (functional.max_pool2d, torch.max_pool2d),

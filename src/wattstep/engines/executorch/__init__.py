@@ -1,0 +1,1 @@
+"""ExecuTorch: torch's runtime for phones and microcontrollers, on its portable kernels."""

@@ -25,7 +25,7 @@ from wattstep.schema.extras import require
 # the edges; and its GELU is an approximation. None of it is told.
 REWRITES: Final = (
     "flatten", "global average", "average to size", "local response norm", "layer norm", "padded max pool",
-    "gelu", "index", "float",
+    "gelu", "index", "float", "attention",
 )  # fmt: skip
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
 Array = npt.NDArray[Any]

@@ -74,7 +74,7 @@ def layer(node: str) -> str | None:
     # A part of a sequence is named by the path from the module that holds the sequence.
     path = [
         scope
-        for scope, inner in zip(scopes[1:], [*scopes[2:], ""], strict=True)
+        for scope, inner in zip(scopes[1:], [*scopes[2:], ""], strict=False)
         if not inner.startswith(f"{scope}.")
     ]
     return ".".join(path) or None

@@ -164,6 +164,11 @@ def gelu(values: Tensor, approximate: str = "none") -> Any:
     return values * (torch.erf(values * math.sqrt(0.5)) * 0.5 + 0.5)
 
 
+def to_float(values: Tensor) -> Any:
+    """`float` of what is float32 already, as nothing."""
+    return values if values.dtype == torch.float32 else _SKIPPED
+
+
 def index(values: Tensor, at: Any) -> Any:
     """`values[:, k]` and `values[:, k:l]` as parts of a split."""
     places = at if isinstance(at, tuple) else (at,)
@@ -309,15 +314,15 @@ class Rewriting(TorchFunctionMode):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
-        self._by_function: dict[Any, tuple[str, Rewrite]] = {}
+        self._by_function: dict[Any, list[tuple[str, Rewrite]]] = {}
         for name in names:
             functions, rewrite, _ = REWRITES[name]
-            self._by_function |= dict.fromkeys(functions, (name, rewrite))
+            for function in functions:  # the first that may take its place does
+                self._by_function.setdefault(function, []).append((name, rewrite))
         self._applied: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, rewrite = self._by_function.get(func, ("", None))
-        if rewrite is not None:
+        for name, rewrite in self._by_function.get(func, ()):
             result = rewrite(*args, **(kwargs or {}))  # within which torch calls no mode
             if result is not _SKIPPED:
                 self._applied[name] = self._applied.get(name, 0) + 1
@@ -367,6 +372,7 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         padded_max_pool, "edges of a max pooling as a larger image",
     ),
     "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
+    "float": ((Tensor.float,), to_float, "conversions from float32 to float32 left out"),
     "index": ((Tensor.__getitem__,), index, "indexing as a split"),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",

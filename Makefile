@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-system test-slow test-all test-burning fuzz check lint types format contracts docs site package bench picture clean
+.PHONY: demo test test-system test-all test-burning fuzz check lint types format contracts docs site package bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)
@@ -31,15 +31,12 @@ test: .venv/.tests
 test-system: .venv/.tests
 	$(PYTEST) --tier system -n 2 --dist loadfile
 
-test-slow: .venv/.tests
-	$(PYTEST) --tier slow
-
 test-all: .venv/.tests
 	$(PYTEST) --hypothesis-profile=long
 
 # Three times in a row, beside four processes that burn the processor; choose others with
-#   make test-burning BURNING="tests/faults -m 'not slow'"
-BURNING = tests/run tests/tracing tests/sampling tests/conditions -m "not slow"
+#   make test-burning BURNING="tests/faults"
+BURNING = tests/run tests/tracing tests/sampling tests/conditions
 test-burning: .venv/.tests
 	.ci/burning $(PYTEST) $(BURNING)
 

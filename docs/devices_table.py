@@ -57,8 +57,11 @@ clock, modes, where throttling begins, what the total of its rails leaves out) i
 | `memory.usable` | bytes beyond the idle system's that a training can take before memory runs out |
 | `memory.bandwidth` | rate at the memory's pins, at `memory.clock`, which predictions use: the fitted efficiencies are of it; `processors.*.bandwidth` is what one processor alone gets of it |
 | `floors.FRAMEWORK.memory` | what a framework takes before the network matters: of the whole `system`, or resident in the `process` |
+| `floors.FRAMEWORK.start` | time from the start of its process to the first step of a small network |
 | `processors.*.peak` | operations a second of all its cores at `max_hz`, by precision |
 | `processors.*.launch` | time that starting one operation takes |
+| `processors.*.link` | rate of copies between the host's memory and a GPU's own |
+| `storage.read`, `storage.write` | rate at which a large file comes from the disk, and gets onto it (`storage.title` says which kind); what a card or drive of the kind does, since nobody published a training's |
 | `power.idle`, `power.full` | in all, as the device's own total (or a meter in its supply) counts |
 | `power.parts.*` | at the rails of `cpu`, `gpu`, `memory`, `soc`, and the `rest`: idle, and what full load adds. All = (cpu + gpu + memory + soc) / `efficiency` + rest |
 | `power.clock_exponent` | the power of their clock that what CPU and GPU add goes with |

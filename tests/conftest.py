@@ -42,8 +42,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Passes over files in which no test is of the tier: importing them takes longer than some tests."""
     if collection_path.is_dir() or not collection_path.is_relative_to(TESTS):
         return None
-    place = collection_path.relative_to(TESTS).as_posix()
-    return True if config.getoption("--tier") not in (None, *tiers_of(place)) else None
+    tier = config.getoption("--tier")
+    if tier is None or collection_path.suffix != ".py":
+        return None
+    place, source = collection_path.relative_to(TESTS).as_posix(), collection_path.read_text()
+    return True if tier not in tiers_of(place, source) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,8 +69,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def tiers_of_marks(item: pytest.Item) -> tuple[str, ...]:
     """The tiers of a test."""
-    if item.get_closest_marker("slow"):
-        return ("slow",)
     if item.get_closest_marker("system") is None:
         return ("test",)
     return ("test", "system") if item.get_closest_marker("smoke") else ("system",)

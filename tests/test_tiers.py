@@ -46,15 +46,16 @@ def test_nothing_else_runs_tests_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "tiers"),
+    ("file", "source", "tiers"),
     [
-        ("stats/test_any.py", ("test", "slow")),
-        ("faults/test_any.py", ("system", "slow")),
-        ("faults/test_killed.py", TIERS),  # one of it is in both
-        ("reports/pages/test_notebook.py", TIERS),  # all but one are in `make test`
+        ("stats/test_any.py", "", ("test",)),
+        ("stats/test_any.py", "pytest.param(1, marks=pytest.mark.system)", TIERS),
+        ("faults/test_any.py", "", ("system",)),
+        ("faults/test_killed.py", "", TIERS),  # one of it is in both
+        ("reports/pages/test_notebook.py", "", TIERS),  # all but one are in `make test`
     ],
 )
 def test_a_file_is_passed_over_only_where_none_of_its_tests_is_wanted(
-    file: str, tiers: tuple[str, ...]
+    file: str, source: str, tiers: tuple[str, ...]
 ) -> None:
-    assert tiers_of(file) == tiers
+    assert tiers_of(file, source) == tiers

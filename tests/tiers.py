@@ -1,7 +1,7 @@
 """Which target runs which tests, and which tests may be run again: the only place that says so.
 
 `make test` has whatever is not listed here, and one test of each real component; `make test-system`
-has the rest, but for what is marked `slow`, which is `make test-slow`.
+has the rest. Where some parameters of a test take long, these are marked `system` beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 # What pytest's option `--tier` may be, and the Makefile's targets.
-TIERS: Final = ("test", "system", "slow")
+TIERS: Final = ("test", "system")
 
 # Folders, files and tests below `tests/` whose point is another process or a real component, or that
 # compute for tens of seconds (`make test` is to take five minutes on two cores), and why.
@@ -26,6 +26,9 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "analysis/regression/test_regress.py": "computes for long: many trainings of known energy",
         "cli/test_agent.py": "interpreters of old Pythons, as on a board",
         "cli/test_ahead.py": "trains through the command line",
+        "cli/test_ceilings.py::test_ceilings_are_measured_kept_and_written": (
+            "arrays far larger than the caches"
+        ),
         "cli/test_commands.py": "trains through the command line, ends it by Ctrl-C and kill -9",
         "cli/test_errors.py::test_a_script_without_torch_is_profiled_without_torch": (
             "an interpreter without a library"
@@ -41,6 +44,11 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_memory_command.py": "trains through the command line",
         "cli/test_predict.py": "captures networks through the command line",
         "cli/test_run_conditions.py": "trains through the command line",
+        "cli/test_suite.py::test_the_suite_holds_every_workload_with_every_field": "counts every workload",
+        "cli/test_suite.py::test_all_sixteen_workloads_of_the_paper_are_there_with_its_row": "counts every workload",
+        "cli/test_suite.py::test_operations_at_the_published_size_are_those_of_the_literature": "counts every workload",
+        "cli/test_suite.py::test_the_table_in_the_documents_is_what_the_command_counts": "counts every workload",
+        "cli/test_suite.py::test_the_suite_reads_as_a_table": "counts every workload",
         "cli/test_sweep.py": "sweeps through the command line",
         "cli/test_targets.py": "an ssh server",
         "cli/test_ten_tasks.py": "trains through the command line",
@@ -59,7 +67,15 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_doors.py::test_a_training_here_does_not_pass_through_the_room_for_other_devices": (
             "trainings, each in a process of its own"
         ),
+        "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_torch_capture.py": "captures networks",
+        "engines/test_torch_compile.py::test_engine_and_option_are_one_configuration_which_tells_what_compiling_took": (
+            "compiles models"
+        ),
+        "engines/test_torch_compile.py::test_ten_steps_are_torchs_in_float64": "compiles models",
+        "engines/test_torch_precision.py::test_a_compiled_model_trains_as_the_plain_one": (
+            "compiles models"
+        ),
         "exporting/test_round_trip.py": "computes for long: traces of many runs",
         "exporting/test_trace_processor.py": "Perfetto's own reader, and its page in a browser",
         "faults": "processes killed, disks full, runs of other users",
@@ -224,9 +240,9 @@ def listed(place: str, places: Mapping[str, str]) -> bool:
     return any(place == one or place.startswith((f"{one}/", f"{one}::")) for one in places)
 
 
-def tiers_of(place: str) -> tuple[str, ...]:
-    """The tiers that may have a test in a file."""
+def tiers_of(place: str, source: str = "") -> tuple[str, ...]:
+    """The tiers that may have a test in a file, which may mark some of its own."""
     if not listed(place, SYSTEM):
-        parts = any(one.startswith(f"{place}::") for one in SYSTEM)
-        return TIERS if parts else ("test", "slow")
-    return TIERS if any(test.startswith(f"{place}::") for test in SMOKE) else ("system", "slow")
+        parts = any(one.startswith(f"{place}::") for one in SYSTEM) or "mark.system" in source
+        return TIERS if parts else ("test",)
+    return TIERS if any(test.startswith(f"{place}::") for test in SMOKE) else ("system",)

@@ -278,7 +278,7 @@ def predict(
         lora=lora,
         offload=offload,
     )
-    captured = engines.find("torch").capture(source, preparation, precision)
+    captured = engines.find("torch").capture(source, preparation, precision, evaluated=True)
     predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
     if like:
         from wattstep.run import load

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.predicting.steps import WEIGHTS, family
+from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
@@ -25,6 +25,7 @@ from wattstep.train.calibration import calibrate as calibrating
 from wattstep.train.calibration.fitting import fit, fit_memory, fit_time, peak_of, seconds_of
 from wattstep.train.calibration.power import described
 from wattstep.train.calibration.probe import Probe, ProbeSettings
+from wattstep.train.calibration.storage import write_and_read
 
 MB = 1_000_000
 WATTS = Figure(value=9.0, low=8.5, high=9.5, unit="W", status=Status.MEASURED, source="a rail")
@@ -144,6 +145,11 @@ def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: 
         measure=measure,
         ceilings=False,
         power=lambda: described({"mean_power": WATTS, "idle_power": {"before": IDLE_WATTS}}),
+        storage=lambda folder: {
+            "start": [3.0, 2.0, 4.0],
+            "read": [400e6, 500e6, 450e6],
+            "write": [90e6, 100e6, 110e6],
+        },
     )
 
 
@@ -172,14 +178,42 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
 
 def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:
     calibrate(tmp_path / "mine.toml", [])
-    predicted = predictor_for(family(), devices.find(str(tmp_path / "mine.toml"))).at(4)
+    predictor = predictor_for(evaluated_family(), devices.find(str(tmp_path / "mine.toml")))
+    predicted = predictor.at(4)
     stages = {stage: float(figure) for stage, figure in predicted.memory_by_stage.items()}
     assert stages["framework"] == 200 * MB
     # What preparing adds, and weights; the first step makes the momentum.
     assert stages["preparation"] == pytest.approx(270 * MB + WEIGHTS)
     assert stages["first step"] > stages["preparation"]
     assert stages["steady step"] == predicted.memory.used
+    # It is written from where it is, and read beside a model that is there.
+    assert stages["preparation"] < stages["saving"] <= stages["steady step"]
+    kernels = predictor.fitted.values["memory"]["steps"]
+    assert stages["reloading"] == pytest.approx(stages["preparation"] + kernels + 2 * WEIGHTS)
+    assert stages["preparation"] < stages["evaluation"]
     assert set(predicted.report(workload="").metrics["memory_by_stage"]) == set(stages)
+
+
+def test_what_is_no_step_takes_the_time_that_disk_and_start_were_measured_to_take(
+    tmp_path: Path,
+) -> None:
+    calibrate(tmp_path / "mine.toml", [])
+    predicted = predictor_for(family(), devices.find(str(tmp_path / "mine.toml"))).at(4)
+    times = predicted.time_by_stage
+    assert list(times) == ["framework", "saving", "reloading"]
+    assert float(times["framework"]) == 3.0
+    assert (times["framework"].low, times["framework"].high) == (2.0, 6.0)
+    # Weights and momentum, at 100 and 450 MB/s: the medians.
+    assert float(times["saving"]) == pytest.approx(2 * WEIGHTS / 100e6)
+    assert float(times["reloading"]) == pytest.approx(2 * WEIGHTS / 450e6)
+    assert times["saving"].low == pytest.approx(2 * WEIGHTS / 110e6)
+    assert set(predicted.report(workload="").metrics["time_by_stage"]) == set(times)
+
+
+def test_a_file_is_written_and_read_and_gone(tmp_path: Path) -> None:
+    written, read = write_and_read(tmp_path, 3 << 20)
+    assert min(written, read) > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_of_another_network_says_nothing_of_a_calibrated_machine(tmp_path: Path) -> None:

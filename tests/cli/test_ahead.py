@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from wattstep.cli.progress import TrainingProgress
 from wattstep.train.loop import Progress
 
@@ -36,7 +34,6 @@ def test_nothing_of_it_is_said_in_quiet(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.slow
 def test_a_run_keeps_what_was_foretold_and_explains_its_steps(tmp_path):
     made = wattstep(
         "run", "lenet", "--seconds", "10", "--threads", "1", "--power-model", "vcpu",

@@ -49,7 +49,6 @@ def write(path: Path, *found: object) -> Path:
     return path
 
 
-@pytest.mark.slow  # arrays far larger than this machine's caches
 def test_ceilings_are_measured_kept_and_written(
     wattstep: Callable[..., Ended], tmp_path: Path
 ) -> None:

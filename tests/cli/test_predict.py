@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -141,6 +143,29 @@ def test_what_cannot_be_predicted_is_one_line(
     *progress, line = errors.strip().splitlines()
     assert all(each.startswith("predicting: ") for each in progress)
     assert named in line
+
+
+KEPT_COMMAND = """
+import sys
+from wattstep.cli import run_command_line
+sys.argv = ["wattstep", "predict", "lenet", "--on", "jetson-orin-nano", "--json"]
+code = run_command_line()
+print("torch" in sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_a_second_prediction_is_the_same_and_loads_no_torch(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", KEPT_COMMAND],
+            env=environment, capture_output=True, text=True, check=True,
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    assert [each.stderr.split()[-1] for each in (first, second)] == ["True", "False"]
+    assert second.stdout == first.stdout
 
 
 def test_an_unknown_device_is_one_line(asked: object) -> None:

@@ -29,9 +29,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-WHOLE = pytest.mark.slow  # counting all of them takes most of a minute
-
-
 @pytest.fixture(scope="module")
 def suite(cache: Path) -> dict[str, dict[str, Any]]:
     done = wattstep(cache, "suite", "--json", "--quiet")
@@ -61,7 +58,6 @@ def test_all_sixteen_workloads_of_the_paper_are_in_its_table() -> None:
     assert set(TABLE) <= set(names())
 
 
-@WHOLE
 def test_the_suite_holds_every_workload_with_every_field(suite: dict[str, Any]) -> None:
     assert tuple(suite) == names()
     for row in suite.values():
@@ -74,7 +70,6 @@ def test_the_suite_holds_every_workload_with_every_field(suite: dict[str, Any]) 
         assert row["task"]
 
 
-@WHOLE
 def test_all_sixteen_workloads_of_the_paper_are_there_with_its_row(suite: dict[str, Any]) -> None:
     assert {name for name, row in suite.items() if row["paper_table"]} == set(TABLE)
     # As printed there: figures of the paper, not ours.
@@ -83,7 +78,6 @@ def test_all_sixteen_workloads_of_the_paper_are_there_with_its_row(suite: dict[s
     assert suite["densenet100"]["paper_table"]["trains"].endswith("crashes")
 
 
-@WHOLE
 @pytest.mark.parametrize(
     ("name", "flops", "source"),
     [
@@ -103,7 +97,6 @@ def test_operations_at_the_published_size_are_those_of_the_literature(
     assert suite[name]["forward_flops_per_sample"] == pytest.approx(flops, rel=0.1)
 
 
-@WHOLE
 def test_the_table_in_the_documents_is_what_the_command_counts(suite: dict[str, Any]) -> None:
     root = Path(__file__).parents[2]
     script = runpy.run_path(str(root / "docs" / "suite_table.py"))
@@ -119,7 +112,6 @@ def test_another_question_is_another_count(cache: Path) -> None:
     assert row["classes"] == 12
 
 
-@WHOLE
 def test_the_suite_reads_as_a_table(cache: Path, suite: Any) -> None:
     table = wattstep(cache, "suite", "--quiet")
     assert all(name in table.stdout for name in names())

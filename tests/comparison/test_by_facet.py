@@ -9,6 +9,8 @@ from tests.refusals import refused
 from tests.reports.test_never_recorded import STEP_MS, figure, made, on_terminal
 
 from wattstep.api import compare_by
+from wattstep.insight.compare.process import process_of
+from wattstep.report.html.compared import compared_section
 from wattstep.report.terminal.by_facet import print_by_facet
 from wattstep.schema.figure import Status
 from wattstep.schema.run_report import RunReport
@@ -83,3 +85,14 @@ def test_one_value_and_unknown_facets_are_refused() -> None:
         compare_by("engine", [RUNS[2], RUNS[3]])
     with refused("unknown-facet", "weather"):
         compare_by("weather", RUNS)
+
+
+def test_a_report_of_several_engines_has_them_side_by_side() -> None:
+    section = compared_section([process_of(run) for run in RUNS])
+    assert section is not None
+    _, rows = section.tables[-1]
+    heads = [column.key for column in rows.columns]
+    assert heads[:3] == ["configuration", "engine", "step_time"]
+    shares = [row[heads.index("data movement")] for row in rows.rows]
+    for share, value in zip(shares, ("5.00", "35.0", "10.0", "40.0"), strict=True):
+        assert f"{value} %" in share.text

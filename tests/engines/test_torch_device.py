@@ -23,7 +23,7 @@ from wattstep.workloads.torch.ssdlite import encode_boxes, make_anchors
 FEW = {
     "autoencoder", "dcgan", "dqn", "ds-cnn", "lenet", "resnet8",
 }  # fmt: skip
-EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in names()]
+EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.system) for name in names()]
 NO_OP = "ignore:for .*copying from a non-meta"  # what torch takes the name of the device for
 
 

@@ -156,7 +156,6 @@ def test_channels_last_lays_the_kernels_and_is_refused_without_any() -> None:
         TorchTrainer(find("char-cnn"), Preparation(batch_size=2, channels_last=True))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings(COMPILER)
 @pytest.mark.parametrize("name", ["lenet", "dcgan"])
 def test_a_compiled_model_trains_as_the_plain_one(name: str) -> None:

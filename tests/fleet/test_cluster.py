@@ -93,14 +93,13 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
         part.wait()
 
 
-@pytest.mark.slow
 def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
 ) -> None:
     address, (first, second, other) = cluster
     command = [
         sys.executable, "-m", "wattstep", "sweep", "--scheduler", address, "--device", "tx2",
-        "--workloads", "lenet", "--batch", "1,2", "--threads", "1,2", "--steps", "2",
+        "--workloads", "lenet", "--batch", "1,2", "--threads", "1", "--steps", "2",
         "--warmup", "1", "--cooldown", "none", "--out", "swept",
     ]  # fmt: skip
     swept = subprocess.Popen(
@@ -118,8 +117,8 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
         training = until(one_trains, LIMIT_S)
         until(lambda: one_trains() and any(map(loads_torch, training)), LIMIT_S)
         os.kill(first.pid, signal.SIGKILL)
-        _, alive = psutil.wait_procs(training, timeout=20)
-        printed, errors = swept.communicate(timeout=LIMIT_S)
+        _, alive = psutil.wait_procs(training, timeout=LIMIT_S)
+        printed, errors = swept.communicate(timeout=4 * LIMIT_S)  # of three trainings
     finally:
         swept.kill()
     assert swept.returncode == 0, errors
@@ -127,9 +126,7 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
     assert most == 1  # both stand on this machine, and would disturb each other
     assert not trainings_of(other)
     outcomes = read_outcomes(tmp_path / "swept", pytest.fail)
-    assert sorted(outcomes) == [
-        f"lenet-b{batch}-t{threads}-fp32-tx2-r1" for batch in (1, 2) for threads in (1, 2)
-    ]
+    assert sorted(outcomes) == [f"lenet-b{batch}-t1-fp32-tx2-r1" for batch in (1, 2)]
     assert {one.status for one in outcomes.values()} == {"trained"}
     assert sorted(one.attempts for one in outcomes.values()) == [1, 1, 1, 2]
     assert 1 <= len({one.worker for one in outcomes.values()}) <= 2

@@ -460,7 +460,6 @@ def write_config(tmp_path: Path, a: Server, b: Server) -> Path:
     return config
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 def test_two_boards_at_once_one_of_them_killed_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from wattstep.schema.step_graph import Convolution, StepFamily, StepGraph
@@ -45,3 +47,27 @@ def step(batch: int) -> StepGraph:
 def family() -> StepFamily:
     """The same at any batch size."""
     return StepFamily(small=step(2), large=step(3))
+
+
+def evaluation(batch: int) -> StepGraph:
+    """The forward pass alone: what it takes and gives, beside weights and momentum."""
+    one = step(batch)
+    return replace(
+        one,
+        names=one.names[:2], kinds=one.kinds[:2], phases=one.phases[:2], layers=one.layers[:2],
+        flops=one.flops[:2], read_bytes=one.read_bytes[:2], written_bytes=one.written_bytes[:2],
+        sizes=one.sizes[:4],
+        categories=("parameters", "optimizer_state", "input", "workspace"),
+        made=one.made[:4],
+        freed=np.full(4, 3),
+        convolutions={1: one.convolutions[1]},
+    )  # fmt: skip
+
+
+def evaluated_family(evaluation_batch: int | None = None) -> StepFamily:
+    """As `family`, with its evaluation."""
+    small, large = (
+        replace(step(size), evaluation=evaluation(size), evaluation_batch=evaluation_batch)
+        for size in (2, 3)
+    )
+    return StepFamily(small=small, large=large)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.predicting.steps import PIXELS, WEIGHTS, convolution, family, step
+from tests.predicting.steps import PIXELS, WEIGHTS, convolution, evaluated_family, family, step
 from tests.refusals import refused
 from tests.wording import assert_says
 
@@ -240,7 +240,7 @@ def test_what_is_missing_is_refused_by_its_key(less: Callable[[Device], Device],
 
 
 def test_the_report_says_predicted_and_its_operations_make_the_step() -> None:
-    prediction = Predictor(family(), TX2).at(16)
+    prediction = Predictor(evaluated_family(), TX2).at(16)
     report = prediction.report(workload="by hand")
     assert RunReport.from_dict(report.to_dict()).to_dict() == report.to_dict()
     figures = {(name, part): figure for name, part, figure in report.metrics.each()}

@@ -167,7 +167,6 @@ def test_operations_and_rests_of_a_script_make_its_step(profiled: AllProfiled) -
         assert whole == pytest.approx(run.metrics()["step_time"].value, rel=1e-6), name
 
 
-@pytest.mark.slow
 def test_every_kind_of_script_is_closed_and_says_which_torch_ran(profiled: AllProfiled) -> None:
     import torch
 
@@ -416,7 +415,6 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
     assert load(tmp_path / "runs" / "r").info.state == "recovered"
 
 
-@pytest.mark.slow
 def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
     script = tmp_path / "ranked.py"
     script.write_text(
@@ -432,7 +430,7 @@ def test_every_rank_under_torchrun_records_its_own(tmp_path: Path) -> None:
             "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--no-python",
             *wattstep("profile", "--quiet", "--out", "runs", "ranked.py"),
         ],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

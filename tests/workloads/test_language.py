@@ -112,9 +112,7 @@ def test_a_small_batch_of_text_is_learnt_by_heart(name, steps, left):
     assert losses[-1] < left * losses[0]
 
 
-@pytest.mark.parametrize(
-    "name", ["char-cnn", "gpt", pytest.param("seq2seq", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["char-cnn", "gpt", "seq2seq"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "amp"])
 def test_two_batches_make_a_step_in_each_precision(name, precision):
     preparation = Preparation(batch_size=1, accumulate=2)

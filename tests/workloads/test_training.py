@@ -16,11 +16,6 @@ from wattstep.workloads.torch.supervised import Order
 # Seconds a step, or more: what holds for all is tried once on these, the rest on the others.
 HEAVY = {"bert", "lora", "resnet101", "resnet152", "vgg19", "whisper-tiny"}
 LIGHT = [name for name in names() if name not in HEAVY]
-# Those that take a second or more a step even so are left to test-all.
-LONG = pytest.mark.slow
-SLOW = {*HEAVY, "vgg16", "seq2seq"}
-EACH = [pytest.param(name, marks=LONG) if name in SLOW else name for name in names()]
-EACH_LIGHT = [pytest.param(name, marks=LONG) if name in SLOW else name for name in LIGHT]
 SEEDED = ["char-cnn", "dcgan", "dqn", "lenet", "resnet8", "squeezenet"]
 
 
@@ -38,7 +33,7 @@ def engine_of(name, *, precision="fp32", whole=False, **preparation):
     return TorchTrainer(workload, Preparation(**preparation), precision=precision)
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", names())
 def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient(name):
     engine = engine_of(name, batch_size=2, whole=True)
     model = engine.training.model
@@ -59,7 +54,7 @@ def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient
 
 
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", names())
 def test_a_step_in_less_precision_has_a_finite_loss(name, precision):
     if precision not in find(name).facts.precisions:
         with refused("precision-not-for-workload", precision, name):
@@ -71,7 +66,7 @@ def test_a_step_in_less_precision_has_a_finite_loss(name, precision):
     assert {each.dtype for each in engine.training.model.parameters()} == {wanted}
 
 
-@pytest.mark.parametrize("name", EACH_LIGHT)
+@pytest.mark.parametrize("name", LIGHT)
 def test_gradients_of_several_batches_of_one_sample_add_up_to_one_step(name):
     engine = engine_of(name, batch_size=1, accumulate=2)
     phases = []

@@ -74,7 +74,7 @@ FEATURES = [
 
 # Name, batch size, rule, steps, and the share of the first loss that is left at most.
 BY_HEART = [
-    pytest.param("alexnet", 8, "linear", 10, 0.7, marks=pytest.mark.slow),
+    ("alexnet", 8, "linear", 10, 0.7),
     ("inceptionv1", 4, "fixed", 24, 0.5),
     ("lenet", 8, "linear", 60, 0.3),
     ("squeezenet", 8, "linear", 80, 0.5),
@@ -133,13 +133,7 @@ def test_feature_maps_are_as_large_as_in_the_paper(name, image_size, part, shape
     assert seen == [(2, *shape)]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name in {"resnet101", "resnet152"} else name
-        for name in CLASSIFIERS
-    ],
-)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_batch_of_one_goes_through_from_the_least_size_on_and_no_smaller_one(name):
     least = find(name).facts.least_image_size
     for size in (least, 64, 65, 224):

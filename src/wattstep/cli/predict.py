@@ -125,7 +125,9 @@ def predict(
         )
         with stages_of("predicting", quiet=quiet or json) as stage:
             stage("capturing a step")
-            captured = engines.find(engines.DEFAULT).capture(training.of, preparation, precision)
+            captured = engines.find(engines.DEFAULT).capture(
+                training.of, preparation, precision, evaluated=True
+            )
             predictor = predictor_for(
                 captured, device, engine=engine, precision=precision, mode=mode
             )

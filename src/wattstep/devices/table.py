@@ -79,6 +79,21 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What files lie on.
+
+    Attributes:
+        title: For readers, e.g. "eMMC 5.1".
+        read: Rate in B/s at which a large file is read that is in no cache.
+        write: Rate in B/s at which a large file is written until it is on the disk.
+    """
+
+    title: str
+    read: Annotated[Value | None, Unit("B/s")] = None
+    write: Annotated[Value | None, Unit("B/s")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Floor:
     """Memory that a framework takes before the network matters.
 
@@ -112,6 +127,7 @@ class Processor:
         peak: Operations a second of all cores by precision, of `PRECISIONS`.
         bandwidth: Rate in B/s at which this processor alone reads and writes memory at best.
         launch: Time in s that starting one operation takes where nothing else does.
+        link: Rate in B/s of copies between the host's memory and a GPU's own; None where they share one.
     """
 
     kind: str
@@ -126,6 +142,7 @@ class Processor:
     launch: Annotated[Value | None, Unit("s", "steps of a tiny network, timed on the device")] = (
         None
     )
+    link: Annotated[Value | None, Unit("B/s")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +263,7 @@ class Device:
         power: Power.
         thermal: Heat.
         battery: None: it has none.
+        storage: None: nobody said what files lie on.
         modes: Power modes by name.
         kinds: By framework, then by kind of operation as `schema/operation_kinds.py` names
             them, or finer; empty: nobody has fitted any.
@@ -262,6 +280,7 @@ class Device:
     power: Power
     thermal: Thermal
     battery: Battery | None = None
+    storage: Storage | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
     kinds: Mapping[str, Mapping[str, KindValues]] = field(default_factory=dict)
 

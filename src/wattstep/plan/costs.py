@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, hypot, log
 from typing import Any, Final
 
-from wattstep.devices.table import Device, Floor, Value
+from wattstep.devices.table import Device, Value
 from wattstep.errors import WattstepError
 from wattstep.plan.budget import Limit
 from wattstep.plan.space import Configuration
 from wattstep.predict import AnyPredictor, Prediction, predictor_for
 from wattstep.predict.fitted import NORMAL, NORMAL_90, chance_below
+from wattstep.predict.life import start_of
 from wattstep.predict.power import Ranged
 from wattstep.predict.prediction import CONFIDENCE
 from wattstep.predict.thermal import temperature_after
@@ -287,12 +288,6 @@ def session_figures(
         )
     )
     return figures
-
-
-def start_of(device: Device, engine: str) -> Value | None:
-    """Time in s to start the framework, where the device's file has it."""
-    floor: Floor | None = device.floors.get(engine) or device.floors.get(engine.partition("-")[0])
-    return None if floor is None else floor.start
 
 
 def _throttled(step: Prediction, cold: Ranged) -> tuple[Ranged, float]:

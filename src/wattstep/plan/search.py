@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit, spelt_up
-from wattstep.plan.costs import Estimate, Estimator, Session, bound_for, start_of
+from wattstep.plan.costs import Estimate, Estimator, Session, bound_for
 from wattstep.plan.space import (
     ALLOWED,
     DIMENSIONS,
@@ -20,6 +20,7 @@ from wattstep.plan.space import (
     configurations,
     parse_configuration,
 )
+from wattstep.predict.life import start_of
 from wattstep.predict.prediction import SURE
 from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell

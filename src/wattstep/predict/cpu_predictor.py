@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
+from math import inf, log
 from typing import Final
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
+from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.life import (
+    EVALUATION,
+    FIRST,
+    FRAMEWORK,
+    PREPARED,
+    RELOADING,
+    SAVING,
+    STEADY,
+    Life,
+    held_of,
+    life_notes,
+)
 from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
-from wattstep.predict.prediction import FRAMEWORK, Memory, Prediction
+from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
-# Stages of a training's life, as `wattstep memory` names those that it measures.
-PREPARED: Final = "preparation"
-FIRST: Final = "first step"
-STEADY: Final = "steady step"
+# By which stages beside the steps may be off more than these: what five trainings were off, which nothing was
+# fitted to (docs/predict-here.md). What is there while it saves depends on what an evaluation left.
+LIFE_REACH: Final = {EVALUATION: log(1.07), SAVING: log(1.14), RELOADING: log(1.05)}
 
 
 class CpuPredictor(BatchSearch):
@@ -54,7 +66,7 @@ class CpuPredictor(BatchSearch):
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
         self._device, self._engine = device, engine
         self.fitted = cpu_values(self.device, engine, precision)
-        self._replayed: dict[int, Growth] = {}
+        self._replayed: dict[int, Growth] = {}  # by batch size, below 0 of evaluations
 
     def in_mode(self, mode: str | None) -> CpuPredictor:
         """As `Predictor.in_mode`."""
@@ -80,7 +92,9 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
+        life = self.life(batch_size)
         notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *self._unknown(graph)]
+        notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         bandwidth = fitted.cpu.bandwidth or self.device.memory.bandwidth
@@ -105,7 +119,8 @@ class CpuPredictor(BatchSearch):
             fitted=fitted.fitted,
             notes=tuple(notes),
             processor="cpu",
-            life=self.life(batch_size),
+            life=life,
+            life_reach=LIFE_REACH,
         )
         return self._corrected(prediction)
 
@@ -114,14 +129,50 @@ class CpuPredictor(BatchSearch):
         work = work_of(graph, cache=self.fitted.values["step"]["cache"])
         return work, step_time(work, graph, self.fitted.values, fresh=fresh)
 
-    def life(self, batch_size: int) -> dict[str, float]:
-        """Resident memory of the process in B by stage of its life: the most within it."""
+    def life(self, batch_size: int) -> Life:
+        """Resident memory of the process in B by stage of its life: the most within it.
+
+        What steps leave in the heap is there in an evaluation, too, and while it saves; reloading is
+        in a process that made steps, with a new model.
+        """
+        graph, steps = self.captured.at(batch_size), self._after(batch_size)
+        held, growth = held_of(graph), self._growth(batch_size)
+        evaluated = self._evaluation(batch_size)
+        return {
+            **self.life_of_steps(batch_size),
+            EVALUATION: None
+            if evaluated is None
+            else steps + max(growth.stays, held.state + evaluated.first),
+            SAVING: steps + growth.stays,
+            RELOADING: steps + held.checkpoint,
+        }
+
+    def _after(self, batch_size: int) -> float:
+        """Resident once steps were made, but for what these left in the heap."""
+        graph = self.captured.at(batch_size)
+        return self._prepared(graph) + self.fitted.values["memory"]["steps"]
+
+    def _evaluation(self, batch_size: int) -> Growth | None:
+        """What the forward pass of an evaluation adds."""
+        size = self.captured.small.evaluation_batch or batch_size
+        if -size not in self._replayed:
+            try:
+                graph = self.captured.evaluation_at(size)
+            except InvalidValueError:  # of a capture
+                graph = None
+            if graph is None:
+                return None
+            threshold = int(self.fitted.values["memory"]["threshold"])
+            self._replayed[-size] = replay(graph, threshold=threshold)
+        return self._replayed[-size]
+
+    def life_of_steps(self, batch_size: int) -> dict[str, float]:
+        """As `life`, of the stages that every training has."""
         floor, growth = self.fitted.floor.value, self._growth(batch_size)
-        prepared = self._prepared(self.captured.at(batch_size))
-        steps = prepared + self.fitted.values["memory"]["steps"]
+        steps = self._after(batch_size)
         return {
             FRAMEWORK: floor,
-            PREPARED: prepared,
+            PREPARED: self._prepared(self.captured.at(batch_size)),
             FIRST: steps + growth.first,
             STEADY: steps + growth.steady,
         }
@@ -155,7 +206,7 @@ class CpuPredictor(BatchSearch):
         return Memory(
             allocated=tensors + growth.allocated,
             reserved=tensors + growth.steady,
-            used=self.life(batch_size)[STEADY],
+            used=self.life_of_steps(batch_size)[STEADY],
             usable=fitted.usable.value,
             floor=fitted.floor,
         )
@@ -165,7 +216,7 @@ class CpuPredictor(BatchSearch):
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("system", batch_size, fitted.reach["system"])
         return training_fits(
-            max(self.life(batch_size).values()) * corrected.factor,
+            max(self.life_of_steps(batch_size).values()) * corrected.factor,
             corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,

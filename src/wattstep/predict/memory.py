@@ -90,6 +90,30 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
     )
 
 
+def evaluation_reserved(graph: StepGraph, step: StepGraph, *, gradients_stay: bool = True) -> float:
+    """Bytes that torch reserves on a GPU for an evaluation with the model and the optimizer's state of a training.
+
+    Args:
+        graph: Of its forward pass.
+        step: Of the training.
+        gradients_stay: As of `replay`: then they are there, too.
+    """
+    allocator = Allocator()
+    _, _, gradients = _events(step, gradients_stay=gradients_stay)
+    kept = [float(step.sizes[k]) for k in sorted(gradients)] if gradients_stay else []
+    for size in [*_lasting(step, gradients), *_optimizer_state(step, gradients), *kept]:
+        allocator.take(size)
+    made, freed, _ = _events(graph, gradients_stay=False)
+    live: dict[int, Block] = {}
+    for number in range(1, graph.count + 2):
+        for storage in freed.get(number, ()):
+            if storage in live:
+                allocator.give(live.pop(storage))
+        for storage in made.get(number, ()):
+            live[storage] = allocator.take(graph.sizes[storage])
+    return float(allocator.most_reserved)
+
+
 def _events(
     graph: StepGraph, *, gradients_stay: bool
 ) -> tuple[dict[int, list[int]], dict[int, list[int]], set[int]]:

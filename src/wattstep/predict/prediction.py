@@ -12,6 +12,7 @@ from typing import Any, Final
 from wattstep.devices.table import Device, Value
 from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.fitted import widened
+from wattstep.predict.life import FRAMEWORK, Life, held_of, times_of
 from wattstep.predict.like import Correction
 from wattstep.predict.power import Ranged
 from wattstep.predict.thermal import Heat, heat_of
@@ -26,10 +27,10 @@ from wattstep.schema.step_graph import StepGraph
 from wattstep.schema.tokens import energy_per_token, tokens_per_second
 
 CONFIDENCE: Final = 0.9
-FRAMEWORK: Final = "framework"  # stage of a training in which it loads
 EXACT: Final = ("parameters", "buffers", "optimizer_state")  # whose bytes the network itself says
 HOST: Final = "waiting for the host"
 BETWEEN: Final = "new pages, and between operations"
+STAGE_UNKNOWN: Final = "the forward pass of an evaluation was not captured"
 POWER_UNKNOWN: Final = "the device's file does not say what its parts draw"
 SURE: Final = 0.98
 
@@ -75,7 +76,8 @@ class Prediction:
         notes: What a reader must know.
         processor: On which it trains, "cuda" or "cpu".
         corrected_by: Recorded runs that corrected it, in words; "": none did.
-        life: Most resident memory in B in each stage of a training's life; empty: not known.
+        life: Most memory in B, counted as `system_memory` is, in each stage of a training's life; None: not known.
+        life_reach: What stages may be off by more than steps, as logarithms.
     """
 
     device: Device
@@ -95,7 +97,8 @@ class Prediction:
     notes: tuple[str, ...] = ()
     processor: str = "cuda"
     corrected_by: str = ""
-    life: Mapping[str, float] = field(default_factory=dict)
+    life: Life = field(default_factory=dict)
+    life_reach: Mapping[str, float] = field(default_factory=dict)
 
     def corrected(
         self, corrections: Mapping[str, Correction], by: str, notes: tuple[str, ...]
@@ -132,7 +135,7 @@ class Prediction:
             notes=(*self.notes, *notes),
             corrected_by=by,
             life={
-                stage: size if stage == FRAMEWORK else size * factors.get("system", 1.0)
+                stage: size if size is None or stage == FRAMEWORK else size * used / memory.used
                 for stage, size in self.life.items()
             },
         )
@@ -223,17 +226,34 @@ class Prediction:
 
     @property
     def memory_by_stage(self) -> dict[str, Figure]:
-        """Most memory of the process in each stage of a training's life, in B; empty where it is not known."""
+        """Most memory in each stage of a training's life, in B: of the process, or counted as `system_memory` is."""
         figures = {}
+        floor = self.memory.floor
         for stage, size in self.life.items():
-            low, high = widened(size, self.reach["system"])
+            if size is None:
+                figures[stage] = missing("B", STAGE_UNKNOWN)
+                continue
+            low, high = widened(size, hypot(self.reach["system"], self.life_reach.get(stage, 0.0)))
             if stage == FRAMEWORK:  # as sure as it was measured
-                low, high = self.memory.floor.low, self.memory.floor.high
+                low, high = floor.low, floor.high
+            elif size <= floor.value:
+                low, high = min(low, floor.low), max(high, floor.high)
             figures[stage] = Figure(
                 value=size, unit="B", low=low, high=high, confidence=CONFIDENCE,
                 status=Status.PREDICTED, source=self._source, method="allocator replayed step by step",
             )  # fmt: skip
         return figures
+
+    @property
+    def time_by_stage(self) -> dict[str, Figure]:
+        """Time in s of what is no step: loading the framework, saving, reloading; only what the device's file tells."""
+        return {
+            stage: Figure(
+                value=value.value, unit="s", low=value.low, high=value.high, confidence=CONFIDENCE,
+                status=Status.PREDICTED, source=self._source, method=f"{value.basis} of the device: {value.source}",
+            )
+            for stage, value in times_of(self.device, self.engine, held_of(self.graph)).items()
+        }  # fmt: skip
 
     @property
     def mean_power(self) -> Figure:
@@ -371,6 +391,7 @@ class Prediction:
                 **({} if self.processor == "cpu" else {"device_peak_memory": self.reserved_memory}),
                 "memory_breakdown": self.memory_breakdown,
                 **({"memory_by_stage": self.memory_by_stage} if self.life else {}),
+                **({"time_by_stage": self.time_by_stage} if self.time_by_stage else {}),
             }
         )
         if tokens_per_sample:

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import inf
+from math import inf, log
 from typing import Final
 
 import numpy as np
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
+from wattstep.errors import InvalidValueError
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
+from wattstep.predict.life import (
+    BESIDE,
+    EVALUATION,
+    FRAMEWORK,
+    PREPARED,
+    RELOADING,
+    SAVING,
+    STEADY,
+    Life,
+    held_of,
+    life_notes,
+)
 from wattstep.predict.like import BORROWED, OF_KIND, Sharing
 from wattstep.predict.memory import (
     Reserved,
+    evaluation_reserved,
     has_products,
     replay,
     system_memory,
@@ -29,6 +43,9 @@ from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
+BESIDE_SPREAD: Final = log(
+    1.25
+)  # by which stages beside the steps may be off more, which nobody measured
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
 
 
@@ -95,10 +112,12 @@ class Predictor(BatchSearch):
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self._timed(graph)
+        life = self.life(batch_size)
         shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
         beyond = notes_beyond(shares, outside)
         reach = reach_beyond(fitted.reach, shares, outside)
         notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
+        notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         seconds = np.zeros(graph.count)
@@ -130,8 +149,48 @@ class Predictor(BatchSearch):
             within=not beyond,
             fitted=fitted.fitted,
             notes=tuple(notes),
+            life=life,
+            life_reach=dict.fromkeys(BESIDE, BESIDE_SPREAD),
         )
         return self._corrected(prediction)
+
+    def life(self, batch_size: int) -> Life:
+        """Memory in use by the system in B, less the idle one's, by stage of a training's life.
+
+        Segments that steps reserved stay. A checkpoint passes the host's memory, which counts where the
+        GPU shares it: tensor by tensor when it is saved, as a whole when it is read.
+        """
+        graph = self.captured.at(batch_size)
+        held, steps = held_of(graph), self._memory(batch_size)
+        shared = float(self.device.memory.unified)
+        size = self.captured.small.evaluation_batch or batch_size
+        try:
+            forward = self.captured.evaluation_at(size)
+        except InvalidValueError:  # of a capture
+            forward = None
+        evaluated = None
+        if forward is not None:
+            reserved = evaluation_reserved(
+                forward, graph, gradients_stay=self.fitted.gradients_stay
+            )
+            evaluated = self._used(max(steps.reserved, reserved))
+        return {
+            FRAMEWORK: self.fitted.floor.value,
+            PREPARED: self._used(held.model),
+            STEADY: steps.used,
+            EVALUATION: evaluated,
+            SAVING: steps.used + shared * held.largest,
+            RELOADING: self._used(held.checkpoint) + shared * held.checkpoint,
+        }
+
+    def _used(self, reserved: float) -> float:
+        fitted = self.fitted
+        return system_memory(
+            reserved,
+            fitted.values["memory"],
+            floor=fitted.floor.value,
+            products=self._products,
+        )
 
     def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
         fitted = self.fitted
@@ -159,12 +218,7 @@ class Predictor(BatchSearch):
 
     def _memory(self, batch_size: int) -> Memory:
         fitted, reserved = self.fitted, self._reserved(batch_size)
-        used = system_memory(
-            reserved.reserved,
-            fitted.values["memory"],
-            floor=fitted.floor.value,
-            products=self._products,
-        )
+        used = self._used(reserved.reserved)
         return Memory(
             allocated=float(reserved.allocated),
             reserved=float(reserved.reserved),

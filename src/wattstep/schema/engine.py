@@ -340,12 +340,15 @@ class Engine(Protocol):
         options: Of "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer"
             and "offload" those of a `Preparation` that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
+        requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
+            to install.
     """
 
     name: str
     processors: Sequence[str] = ("cpu",)
     options: Sequence[str] = ()
     exports: bool = False
+    requires: Sequence[str] = ()
 
     @property
     def module(self) -> str:
@@ -543,7 +546,12 @@ class Engine(Protocol):
         raise InvalidValueError(f"{self.name} does not time operations one by one")
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """A training step at any batch size, captured without running it.
 
@@ -551,6 +559,7 @@ class Engine(Protocol):
             workload: Of the suite, or a module of the user's.
             preparation: Its batch size is the largest that anybody asks for.
             precision: Of the training.
+            evaluated: Whether the forward pass of an evaluation is captured, too.
 
         Raises:
             InvalidValueError: It cannot be captured, or the engine captures none.

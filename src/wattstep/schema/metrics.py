@@ -323,6 +323,10 @@ _METRICS: Final = {
         label="Memory by stage",
         meaning="Most memory of the process in each stage of a training's life, as predicted",
     ),
+    "time_by_stage": Metric(
+        label="Time by stage",
+        meaning="Time of stages of a training's life that are no steps, as predicted",
+    ),
     "steps_to_target": Metric(
         label="Steps to the goal", meaning="Steps until an evaluation reached the goal"
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,6 +95,8 @@ class StepGraph:
         recurrent: Shapes of the recurrent modules by path.
         libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
+        evaluation: Its forward pass alone, without gradients, as an evaluation makes it; None: not known.
+        evaluation_batch: Samples that its evaluation takes at a time; None: as many as a step.
     """
 
     batch_size: float
@@ -115,11 +117,45 @@ class StepGraph:
     recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    evaluation: StepGraph | None = None
+    evaluation_batch: int | None = None
 
     @property
     def count(self) -> int:
         """Number of operations."""
         return len(self.names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            **{name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()},
+            "convolutions": [[place, *vars(one).values()] for place, one in self.convolutions.items()],
+            "recurrent": {path: vars(one) for path, one in self.recurrent.items()},
+            "evaluation": None if self.evaluation is None else self.evaluation.to_dict(),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> StepGraph:
+        """The inverse of `to_dict`, also of what became of it in JSON."""
+        names = [each.name for each in fields(Convolution)]
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, (list, tuple)) else value
+            for name, value in document.items()
+        }
+        for name in ("flops", "read_bytes", "written_bytes", "sizes"):
+            values[name] = np.array(document[name], np.float64)
+        for name in ("made", "freed"):
+            values[name] = np.array(document[name], np.int64)
+        values["convolutions"] = {
+            place: _convolution(dict(zip(names, shapes, strict=True)))
+            for place, *shapes in document["convolutions"]
+        }
+        values["recurrent"] = {
+            path: Recurrent(**one) for path, one in document["recurrent"].items()
+        }
+        if values.get("evaluation") is not None:
+            values["evaluation"] = cls.from_dict(values["evaluation"])
+        return cls(**values)
 
     def levels(self, chosen: BoolArray | None = None) -> FloatArray:
         """Bytes of tensors during each operation, from 0 on, shape (n + 1,).
@@ -143,6 +179,14 @@ class StepGraph:
         return sizes
 
 
+def _convolution(values: Mapping[str, Any]) -> Convolution:
+    """Of what JSON made of one."""
+    tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
+    return Convolution(**tuples)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepFamily:
     """The step at any batch size: from captures at two where all sizes are affine in the batch, else captured there.
@@ -162,6 +206,24 @@ class StepFamily:
             raise InvalidValueError(
                 f"its operations at batch {self.small.batch_size:g} and {self.large.batch_size:g} differ"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: of the larger capture what the smaller one has not; of one that captures each size not all."""
+        small, large = self.small.to_dict(), self.large.to_dict()
+        return {
+            "small": small,
+            "large": {name: value for name, value in large.items() if value != small[name]},
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> StepFamily:
+        """The inverse of `to_dict`, also of what became of it in JSON.
+
+        Raises:
+            InvalidValueError: The operations of the two captures differ.
+        """
+        small, large = document["small"], document["large"]
+        return cls(small=StepGraph.from_dict(small), large=StepGraph.from_dict({**small, **large}))
 
     def at(self, batch_size: float) -> StepGraph:
         """The step at a batch size.
@@ -183,6 +245,7 @@ class StepFamily:
 
         return replace(
             small,
+            evaluation=None,
             batch_size=batch_size,
             flops=between(small.flops, large.flops),
             read_bytes=between(small.read_bytes, large.read_bytes),
@@ -195,6 +258,22 @@ class StepFamily:
                 for number, one in small.convolutions.items()
             },
         )
+
+    def evaluation_at(self, batch_size: float) -> StepGraph | None:
+        """The forward pass of an evaluation at a batch size; None where it is not known.
+
+        Args:
+            batch_size: As of `at`.
+
+        Raises:
+            InvalidValueError: As of `at`.
+        """
+        if self.capture is not None:
+            return self.capture(int(batch_size)).evaluation
+        small, large = self.small.evaluation, self.large.evaluation
+        if small is None or large is None or not alike(small, large):
+            return None
+        return StepFamily(small=small, large=large).at(batch_size)
 
 
 def alike(one: StepGraph, other: StepGraph) -> bool:

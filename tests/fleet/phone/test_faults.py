@@ -91,7 +91,6 @@ def test_a_cable_that_is_pulled_for_a_while_costs_samples_but_no_step(started, m
     assert phone.endpoint.serial not in " ".join(phone.said)
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_cable_that_stays_pulled_ends_the_run_with_all_that_was_recorded(started, monkeypatch):
     phone, shown = started.phone, printed(monkeypatch)
@@ -113,7 +112,6 @@ def test_a_lost_connection_is_an_error_of_recording():
     assert issubclass(ConnectionLostError, RecordingError)
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_command_that_nobody_asks_for_ends_and_clears_itself_away(phone):
     job = Job(Phone(phone.endpoint.serial, "adb"), ["sleep", "600"], 1.0, str(phone.root))
@@ -125,7 +123,6 @@ def test_a_command_that_nobody_asks_for_ends_and_clears_itself_away(phone):
     job.clear()  # there is nothing to clear
 
 
-@pytest.mark.slow
 @needs_adb
 def test_a_phone_that_is_rebooted_ends_the_run_and_its_files_go(started, monkeypatch):
     phone, shown = started.phone, printed(monkeypatch)

@@ -22,13 +22,15 @@ from tests.refusals import refused
 from tests.waiting import until
 from tests.wording import saying
 
-from wattstep import load
+from wattstep import load, workloads
+from wattstep.engines import find
 from wattstep.errors import InvalidValueError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.remote.ssh.board import BoardOptions, RemoteBoard
 from wattstep.remote.ssh.job import Job
 from wattstep.remote.ssh.leftovers import Leftovers
 from wattstep.schema.outcome import Configuration
+from wattstep.schema.workload import Preparation
 from wattstep.train.child.measuring import Listener
 from wattstep.train.loop import Progress
 from wattstep.train.script import ProfileSettings
@@ -141,6 +143,22 @@ def assert_canaries_around(out: Path) -> None:
     assert found["after"]["at_ns"] > steps["end_ns"][-1]
 
 
+def test_an_exported_training_goes_to_the_board_and_trains_there(
+    server: Server, tmp_path: Path
+) -> None:
+    pytest.importorskip("MNN", reason="MNN is not installed")
+    exported = tmp_path / "lenet-mnn"
+    find("mnn").export(workloads.find("lenet"), Preparation(batch_size=4), exported)
+    said: list[str] = []
+    with board(server, said) as remote:
+        settings = tiny(tmp_path / "run", engine="mnn", exported=str(exported))
+        path = remote.train(settings, lambda progress: None, said.append, None)
+    run = load(path)
+    assert run.info.workload == "lenet"
+    assert run.info.engine.casefold().startswith("mnn ")
+    assert any("export.json" in line for line in said)  # what travelled is told
+
+
 def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -> None:
     progress: list[Progress] = []
     said: list[str] = []
@@ -166,7 +184,6 @@ def test_a_training_there_becomes_a_run_here_and_nothing_stays(tmp_path: Path) -
     assert saying(said, "to the board:", "settings")
 
 
-@pytest.mark.slow
 def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_path: Path) -> None:
     said: list[str] = []
     chosen = Configuration(workload="lenet", batch_size=2, threads=1)
@@ -183,7 +200,6 @@ def test_a_measurement_there_is_an_outcome_as_one_of_here(server: Server, tmp_pa
     assert [path.name for path in server.home.glob(".cache/wattstep-board/jobs/*")] == []
 
 
-@pytest.mark.slow
 def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server) -> None:
     said: list[str] = []
     with board(server, said) as place:
@@ -198,7 +214,6 @@ def test_doctor_there_finds_the_board_and_keeps_the_installation(server: Server)
     assert no_names(json.dumps(found), server)
 
 
-@pytest.mark.slow
 def test_a_script_survives_a_cut_and_a_board_that_is_away(
     server: Server, script: ProfileSettings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,7 +244,6 @@ def test_a_script_survives_a_cut_and_a_board_that_is_away(
     assert no_names("\n".join(said), server)
 
 
-@pytest.mark.slow
 def test_what_a_killed_host_left_is_listed_and_fetched(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -262,7 +276,6 @@ def test_what_a_killed_host_left_is_listed_and_fetched(
             leftovers.fetch(tmp_path, [job.id])
 
 
-@pytest.mark.slow
 def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -292,7 +305,6 @@ def test_a_board_that_was_restarted_gives_back_what_was_recorded(
     assert len(run.tables.table("samples")) > 0
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_script_there_and_keeps_what_it_recorded(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -360,7 +372,6 @@ def test_a_folder_that_was_named_keeps_what_is_not_ours(server: Server, tmp_path
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_installation_that_is_gone_meanwhile_is_made_again(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,7 +393,6 @@ def test_an_installation_that_is_gone_meanwhile_is_made_again(
     assert list(server.home.glob(".cache/wattstep-board/jobs/*")) == []
 
 
-@pytest.mark.slow
 def test_a_board_that_stays_away_keeps_the_job_for_later(
     server: Server, script: ProfileSettings, tmp_path: Path
 ) -> None:
@@ -430,7 +440,6 @@ def test_a_script_that_is_not_here_is_refused(server: Server, tmp_path: Path) ->
 OLD = Path.home() / ".pyenv/versions/3.6.15/bin/python"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not OLD.exists(), reason="there is no Python 3.6 here")
 def test_an_old_python_says_what_to_do(tmp_path: Path) -> None:
     with (
@@ -490,7 +499,6 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_there_costs_no_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -508,7 +516,6 @@ def test_a_disk_that_fills_there_costs_no_run(
     assert os.strerror(errno.ENOSPC) in capfd.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_full_there_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     said: list[str] = []
     with (

@@ -54,6 +54,18 @@ def test_only_what_it_lacks_is_installed() -> None:
     assert missing(board(libraries=without("tomli"), version=(3, 11, 2)), None) == []
 
 
+def test_an_engine_that_is_not_there_is_installed_without_torch() -> None:
+    bare, mnn = board(libraries=without("torch")), ("MNN", "mnn>=3.6")
+    assert missing(bare, None, needs_torch=False, engine=mnn) == ["mnn>=3.6"]
+    assert (
+        missing(
+            board(libraries={**bare.libraries, "MNN": "3.6.1"}), None, needs_torch=False, engine=mnn
+        )
+        == []
+    )
+    assert missing(board(), None, engine=mnn) == ["mnn>=3.6"]
+
+
 def test_torch_that_is_there_is_never_replaced() -> None:
     assert missing(board(), "torch==2.9.0") == []
 

@@ -92,7 +92,7 @@ def starting_within(seconds: float) -> bytes:
     return text.replace("\nSTARTING_S = 60.0", f"\nSTARTING_S = {seconds}").encode()
 
 
-@pytest.mark.parametrize("held", ["files", pytest.param("environment", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("held", ["files", "environment"])
 def test_ctrl_c_in_the_middle_of_the_installation_leaves_nothing_there(
     held: str, tmp_path: Path
 ) -> None:
@@ -134,7 +134,6 @@ def test_a_connection_that_is_cut_in_an_installation_ends_it_and_leaves_nothing_
     assert not (tmp_path / "runs/mine").exists()
 
 
-@pytest.mark.slow
 def test_a_connection_that_is_cut_before_the_start_is_made_again_and_it_trains(
     tmp_path: Path,
 ) -> None:
@@ -156,7 +155,6 @@ def test_a_connection_that_is_cut_before_the_start_is_made_again_and_it_trains(
     assert json.loads((tmp_path / "runs/mine/run.json").read_text())["target"] == "ssh:board"
 
 
-@pytest.mark.slow
 def test_a_board_that_stays_away_before_the_start_is_cleared_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ class MnnEngine(ExportedEngine):
     name = "mnn"
     module = "MNN"
     extra = "mnn"
+    requires = ("mnn>=3.6",)
     writes = "wattstep.engines.mnn.export:write"
 
     def version(self) -> str:

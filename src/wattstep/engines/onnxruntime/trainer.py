@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -25,21 +26,21 @@ class OnnxRuntimeTrainer(ExportedTrainer):
     Args:
         engine: ONNX Runtime.
         folder: The exported training.
-        threads: Of an operation; None: ONNX Runtime's own choice.
+        threads: Of an operation; None: as many as there are cores.
     """
 
     def __init__(self, engine: Engine, folder: ExportedFolder, threads: int | None) -> None:
         super().__init__(engine, folder)
-        self._threads = threads
+        self._threads = threads or len(os.sched_getaffinity(0))
         self._updates = 0
         self._held: list[str] = []  # parameters and running statistics
         optimizer = self.training.optimizer
         self._options = options_of(optimizer.name, optimizer.options)
         graphs = {name: folder.file(f"{name}.onnx") for name in GRAPHS}
-        self.model: Step = Step(graphs, self._arrays_to_bind(), threads)
+        self.model: Step = Step(graphs, self._arrays_to_bind(), self._threads)
 
     @property
-    def threads(self) -> int | None:
+    def threads(self) -> int:
         """As `Trainer.threads`."""
         return self._threads
 

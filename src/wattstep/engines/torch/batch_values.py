@@ -61,6 +61,8 @@ def _packed(padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> A
         raise NotImplementedError(f"{PACK}: lengths are not known")
     with unset_fake_temporarily():
         longest, words = int(lengths.max()), int(lengths.sum())
+        if longest > padded.shape[int(batch_first)] or int(lengths.min()) < 1:
+            raise NotImplementedError(f"{PACK}: lengths do not fit")  # torch will say how
         running = (lengths[None, :] > torch.arange(longest)[:, None]).sum(dim=1)
     return padded.new_empty((words, *padded.shape[2:])), running
 

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from traceback import extract_tb
@@ -31,6 +32,7 @@ from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import flops_of
+from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
 from wattstep.engines.torch.memory import (
     MemoryTracker,
     bytes_of_tensors,
@@ -50,14 +52,11 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch.supervised import evaluating
 
 Tensors = Callable[[], list[torch.Tensor]]
 
 FAKE: Final = (2, 3)  # batch sizes of captures: of one sample, dimensions may vanish
-# Batch sizes between which a third capture is: far from the two; what an LSTM keeps is asked of a
-# real one, which takes real memory.
-LEAST_THIRD: Final = 64
-MOST_THIRD: Final = 1024
 RUN_THIRD: Final = 8  # where it is really run
 VALUES_DIFFER: Final = 0.1  # part of a size that values may change
 # Errors of what shapes alone do not tell; numpy's, of being handed a fake tensor, is a RuntimeError.
@@ -69,8 +68,6 @@ NEEDS_VALUES: Final = (
     NotImplementedError,
     RuntimeError,
 )
-# Beside torch's own, what workloads load and what shows in the memory of their process.
-LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 DEVICE: Final = torch.ops.prim.device.default
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
@@ -117,13 +114,17 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         finally:
             self._paused = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled meanwhile, and hiding each call takes a while
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is DEVICE and isinstance(args[0], FakeTensor):  # asked for at every turn
             return args[0].device
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
-        made = super().__torch_dispatch__(func, types, args, kwargs)
+        made = self._follow(func, args, kwargs or {})
         shapes = _convolution(func, args, made)
         if shapes is not None:
             self.convolutions[len(self.sizes)] = shapes
@@ -287,25 +288,36 @@ def capture_at(
 
 
 def _captured_as_it_can(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    evaluated: bool = False,
 ) -> tuple[StepGraph, str]:
     """A step, and what it took: shapes alone, values of its batch, or to be run."""
+    taken = partial(_captured, workload, preparation, precision, there, evaluated=evaluated)
     try:
-        return _captured(workload, preparation, precision, there, fake=True), SHAPES
+        return taken(fake=True), SHAPES
     except NEEDS_VALUES as error:
         line = _line(error)
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
     try:
-        graph = _captured(workload, preparation, precision, there, fake=True, valued=True)
+        graph = taken(fake=True, valued=True)
         return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
     except NEEDS_VALUES:  # of more than its batch
         pass
     gc.collect()
-    graph = _captured(workload, preparation, precision, there, fake=False)
+    graph = taken(fake=False)
     return replace(graph, notes=(RUN.format(error=line),)), WHOLE
 
 
-def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32") -> StepFamily:
+def capture(
+    workload: Any,
+    preparation: Preparation,
+    *,
+    precision: str = "fp32",
+    evaluated: bool = False,
+) -> StepFamily:
     """The training step of a workload, at any batch size.
 
     A third capture, at a large batch, shows whether operations stay the same and sizes grow in
@@ -316,18 +328,21 @@ def capture(workload: Any, preparation: Preparation, *, precision: str = "fp32")
         workload: As `TorchTrainer` takes it.
         preparation: Its batch size is the largest that anybody asks for.
         precision: As `TorchTrainer` takes it.
+        evaluated: Whether `StepFamily.evaluation_at` is to know the forward pass of an evaluation.
 
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
     with finding_tensors() as there:
-        return _family(workload, preparation, precision, there)
+        return _family(workload, preparation, precision, there, evaluated)
 
 
-def _family(workload: Any, preparation: Preparation, precision: str, there: Tensors) -> StepFamily:
+def _family(
+    workload: Any, preparation: Preparation, precision: str, there: Tensors, evaluated: bool
+) -> StepFamily:
     def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
-        return _captured_as_it_can(workload, prepared, precision, there)
+        return _captured_as_it_can(workload, prepared, precision, there, evaluated)
 
     (small, took), (large, other) = map(capture_with, FAKE)
     if WHOLE in (took, other):  # it really runs: at a small batch
@@ -356,7 +371,10 @@ def _family(workload: Any, preparation: Preparation, precision: str, there: Tens
     def at(size: int, there: Tensors = tensors_there) -> StepGraph:
         if size not in captured:  # never really run: that would take the memory of such a batch
             prepared = replace(preparation, batch_size=size)
-            graph = _captured(workload, prepared, precision, there, fake=True, valued=valued)
+            graph = _captured(
+                workload, prepared, precision, there,
+                fake=True, valued=valued, evaluated=evaluated,
+            )  # fmt: skip
             captured[size] = replace(graph, notes=small.notes or large.notes)
         return captured[size]
 
@@ -369,11 +387,6 @@ def _family(workload: Any, preparation: Preparation, precision: str, there: Tens
         return each
     affine = alike(small, large) and lies_on_line(StepFamily(small=small, large=large), third)
     return StepFamily(small=small, large=large) if affine else each
-
-
-def third_batch(preparation: Preparation) -> int:
-    """Batch size of the third capture."""
-    return min(max(preparation.batch_size, LEAST_THIRD), MOST_THIRD)
 
 
 def _line(error: BaseException) -> str:
@@ -398,6 +411,7 @@ def _captured(
     *,
     fake: bool,
     valued: bool = False,
+    evaluated: bool = False,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -428,11 +442,42 @@ def _captured(
                     trainer.take(update, _Marks(taking, update.optimizer))
                     for update in trainer.updates
                 ]
-        graph = taking.graph(
-            preparation.batch_size, trainer.model, accumulate=preparation.accumulate
-        )
-        del trainer, taking, losses
+            graph = taking.graph(
+                preparation.batch_size, trainer.model, accumulate=preparation.accumulate
+            )
+            del taking, losses
+            if evaluated:
+                graph = replace(
+                    graph,
+                    evaluation=_evaluation(trainer, preparation, before, there, valued),
+                    evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
+                )
+            del trainer
     return graph
+
+
+def _evaluation(
+    trainer: TorchTrainer, preparation: Preparation, before: int, there: Tensors, valued: bool
+) -> StepGraph | None:
+    """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
+
+    Of several updates none is it: a game is played, or two networks take turns.
+    """
+    if len(trainer.updates) > 1:
+        return None
+    [update] = trainer.updates
+    taking = StepCapture(
+        trainer.model, [update.optimizer], before=before, there=there, valued=valued
+    )
+    try:
+        with evaluating(trainer.model), taking:
+            batch = update.next_batch(lambda name: nullcontext())
+            taking.phase("forward")
+            loss = update.loss(batch)
+    except Exception:  # of a network that does something else then, which nobody can foretell
+        return None
+    del batch, loss
+    return taking.graph(preparation.batch_size, trainer.model)
 
 
 class _Marks:

@@ -173,17 +173,34 @@ class TorchEngine(Engine):
         return times
 
     def capture(
-        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+        self,
+        workload: Specification | ModuleSource,
+        preparation: Preparation,
+        precision: str,
+        *,
+        evaluated: bool = False,
     ) -> StepFamily:
         """As `Engine.capture`."""
-        capture = require("wattstep.engines.torch.capture").capture
-        family: StepFamily
         if not isinstance(workload, ModuleSource):
-            made = require("wattstep.workloads.torch").TorchWorkload(workload)
-            family = capture(made, preparation, precision=precision)
-            return family
+            from wattstep.engines.torch.kept_steps import kept_family
+
+            return kept_family(
+                workload,
+                preparation,
+                precision,
+                lambda: require("wattstep.engines.torch.capture").capture(
+                    require("wattstep.workloads.torch").TorchWorkload(workload),
+                    preparation,
+                    precision=precision,
+                    evaluated=evaluated,
+                ),
+                evaluated=evaluated,
+            )
         made = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
-        family = _of_user(workload, capture)(made, preparation, precision=precision)
+        capture = require("wattstep.engines.torch.capture").capture
+        family: StepFamily = _of_user(workload, capture)(
+            made, preparation, precision=precision, evaluated=evaluated
+        )
         if family.capture is None:
             return family
         return replace(family, capture=_of_user(workload, family.capture))

@@ -88,7 +88,20 @@ def compare_by(
         DamagedRunError: A run cannot be read.
     """
     check_across([facet])
-    members = read(sides, operations=True, on_read=on_read)
+    return by_facet(facet, sides, read(sides, operations=True, on_read=on_read))
+
+
+def by_facet(facet: str, sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> ByFacet:
+    """Runs that were read, by one facet; as `compare_by`.
+
+    Args:
+        facet: One of `FACETS`.
+        sides: A side for each configuration.
+        members: The runs of each, with their operations.
+
+    Raises:
+        InvalidValueError: All are alike in it.
+    """
     facets = [facets_of(side.configuration) for side in sides]
     values = sorted({each[facet] for each in facets}, key=_first)
     if len(values) < 2:

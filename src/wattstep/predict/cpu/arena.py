@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 PAGE: Final = 4096
@@ -71,8 +72,8 @@ class Arena:
         self._last: int | None = None  # the chunk before the top
         self._pages: dict[int, int] = {}
         self._mapped = 0
-        self._kept: dict[int, list[int]] = {}
-        self._fast: dict[int, list[int]] = {}
+        self._kept: list[list[int]] = [[] for _ in range(KEPT // 16 + 1)]  # by size over 16
+        self._fast: dict[int, list[int]] = {size: [] for size in range(LEAST, FAST + 1, 16)}
         self._fast_count = 0
         self._unsorted: OrderedDict[int, None] = OrderedDict()
         # Merged free chunks: the size of the bin, or 0 while they are in `_unsorted`.
@@ -88,9 +89,15 @@ class Arena:
 
     def allocate(self, size: int) -> int:
         """A block for so many bytes, as malloc gives it."""
-        need = chunk_size(size)
-        same_size = self._kept.get(need)
-        return same_size.pop() if same_size else self._take(need)
+        return self.allocate_chunks((chunk_size(size),))[0]
+
+    def allocate_chunks(self, sizes: Iterable[int]) -> list[int]:
+        """Blocks one after the other, each of a chunk of this size (as of `chunk_size`)."""
+        kept, blocks = self._kept, []
+        for size in sizes:
+            same_size = kept[size >> 4] if size <= KEPT else None
+            blocks.append(same_size.pop() if same_size else self._take(size))
+        return blocks
 
     def allocate_aligned(self, size: int) -> int:
         """A block at a multiple of `ALIGNMENT`, as posix_memalign gives it: what is before and behind is freed."""
@@ -98,46 +105,65 @@ class Arena:
         block = self._take(need + ALIGNMENT + LEAST)
         if block < 0:
             return block
-        if (block + HEADER) % ALIGNMENT:
-            aligned = -(-(block + HEADER) // ALIGNMENT) * ALIGNMENT - HEADER
-            if aligned - block < LEAST:
-                aligned += ALIGNMENT
-            self._split(block, aligned - block)
-            self._release(block)
+        beyond = (block + HEADER) % ALIGNMENT
+        if beyond:
+            front = ALIGNMENT - beyond
+            if front < LEAST:
+                front += ALIGNMENT
+            aligned = self._split(block, front)
+            self._keep(block, front)
             block = aligned
-        if self._size[block] > need + LEAST:
-            self._release(self._split(block, need))
+        left = self._size[block] - need
+        if left > LEAST:
+            self._keep(self._split(block, need), left)
         return block
 
     def release(self, block: int) -> None:
         """Frees a block."""
-        if block >= 0:
-            self._release(block)
+        if block < 0:
+            self._unmap(block)
             return
-        size = self._pages.pop(block)
-        self._mapped -= size
-        if self._threshold < size <= MOST_THRESHOLD:
-            self._threshold, self._trim_from = size, 2 * size
+        size = self._size[block]
+        if size <= KEPT:
+            same_size = self._kept[size >> 4]
+            if len(same_size) < KEPT_EACH:
+                same_size.append(block)
+                return
+            if size <= FAST:
+                self._fast[size].append(block)
+                self._fast_count += 1
+                return
+        if self._merge(block) >= MERGES:
+            if self._fast_count:
+                self._merge_fast()
+            if self._end - self._top >= self._trim_from:
+                self._end -= (self._end - self._top - LEAST - 1 - PAD) // PAGE * PAGE
+                self._touched = min(self._touched, self._end)
+
+    def release_all(self, blocks: Iterable[int]) -> None:
+        """Frees blocks one after the other."""
+        sizes, kept = self._size, self._kept
+        for block in blocks:
+            size = sizes.get(block, MERGES)  # pages of their own have none
+            if size <= KEPT and len(kept[size >> 4]) < KEPT_EACH:
+                kept[size >> 4].append(block)
+            else:
+                self.release(block)
 
     # --- taking ------------------------------------------------------------------------------
 
     def _take(self, need: int) -> int:
-        if need <= FAST:
+        if need < SMALL:
             fast = self._fast.get(need)
             if fast:
                 return self._hand_out(fast, need, fast=True)
-        if need < SMALL:
             group = self._bins.get(need)
             if group:
                 return self._hand_out(group, need, fast=False)
         elif self._fast_count:
             self._merge_fast()
         while True:
-            if self._unsorted:
-                block = self._of_unsorted(need)
-                if block is not None:
-                    return block
-            block = self._of_bins(need)
+            block = self._of_free(need)
             if block is not None:
                 return block
             if self._end - self._top >= need + LEAST:
@@ -153,7 +179,7 @@ class Arena:
 
     def _hand_out(self, group: list[int], size: int, *, fast: bool) -> int:
         """One of a group; others of it are kept by size, as long as there is room."""
-        same_size = self._kept.setdefault(size, [])
+        same_size = self._kept[size >> 4] if size <= KEPT else []
         block, first = -1, True
         while group and (first or len(same_size) < KEPT_EACH):
             each = group.pop() if fast else group.pop(0)
@@ -169,43 +195,44 @@ class Arena:
             self._forget_size(size)
         return block
 
-    def _of_unsorted(self, need: int) -> int | None:
-        """A chunk of just this size among those freed since; the others go to their bins."""
-        unsorted, sizes, free, bins = self._unsorted, self._size, self._free, self._bins
+    def _of_free(self, need: int) -> int | None:
+        """A chunk of just this size among those freed since, or the smallest free one that fits, split.
+
+        The others of those freed since go to their bins. The last does only where it is not itself the
+        smallest that fits: of what one request left the next one is served.
+        """
+        unsorted, sizes, free, ordered = self._unsorted, self._size, self._free, self._sizes
         fits = False
         while unsorted:
             block, _ = unsorted.popitem(last=False)
             size = sizes[block]
-            if size != need:
-                if (
-                    need < SMALL
-                    and block == self._remainder
-                    and not unsorted
-                    and size > need + LEAST
-                ):
-                    del free[block]
-                    self._remainder = self._split(block, need)
-                    self._set_free(self._remainder)
+            if size == need:
+                del free[block]
+                if size > KEPT or len(self._kept[size >> 4]) >= KEPT_EACH:
                     return block
-                group = bins.get(size)
-                if group:
-                    group.append(block)
-                else:
-                    bins[size] = [block]
-                    insort(self._sizes, size)
-                free[block] = size
+                self._kept[size >> 4].append(block)
+                fits = True
                 continue
-            del free[block]
-            group = self._kept.setdefault(size, [])
-            if size > KEPT or len(group) >= KEPT_EACH:
-                return block
-            group.append(block)
-            fits = True
-        return self._kept[need].pop() if fits else None
-
-    def _of_bins(self, need: int) -> int | None:
-        """The smallest chunk that fits, split; of several the one that is found first."""
-        ordered = self._sizes
+            if size > need and not unsorted:
+                if fits:
+                    chosen = need < SMALL and block == self._remainder and size > need + LEAST
+                else:
+                    place = bisect_left(ordered, need)
+                    chosen = place == len(ordered) or size < ordered[place]
+                    chosen = chosen or (
+                        need < SMALL and block == self._remainder and size > need + LEAST
+                    )
+                if chosen:
+                    return self._cut(block, size, need)
+            group = self._bins.get(size)
+            if group:
+                group.append(block)
+            else:
+                self._bins[size] = [block]
+                insort(ordered, size)
+            free[block] = size
+        if fits:
+            return self._kept[need >> 4].pop()
         place = bisect_left(ordered, need)
         if place == len(ordered):
             return None
@@ -216,12 +243,20 @@ class Arena:
             del ordered[place]
         elif size < SMALL:
             block = group.pop(0)
-        else:
+        else:  # of several the one that is found first
             block = group.pop(-1 if need >= SMALL and _bin(size) == _bin(need) else 1)
+        return self._cut(block, size, need)
+
+    def _cut(self, block: int, size: int, need: int) -> int:
+        """Takes a free chunk, and leaves what is more than was asked for, where that is enough for a chunk."""
         del self._free[block]
         if size - need >= LEAST:
-            rest = self._split(block, need)
-            self._set_free(rest)
+            # Not at the top: free chunks there are a part of it.
+            rest = block + need
+            self._size[block], self._size[rest] = need, size - need
+            self._before[rest], self._before[block + size] = block, rest
+            self._free[rest] = 0
+            self._unsorted[rest] = None
             if need < SMALL:
                 self._remainder = rest
         return block
@@ -254,37 +289,30 @@ class Arena:
 
     # --- giving back -------------------------------------------------------------------------
 
-    def _release(self, block: int) -> None:
-        size = self._size[block]
-        if size <= KEPT:
-            same_size = self._kept.get(size)
-            if same_size is None:
-                self._kept[size] = [block]
-                return
-            if len(same_size) < KEPT_EACH:
-                same_size.append(block)
-                return
-            if size <= FAST:
-                self._fast.setdefault(size, []).append(block)
-                self._fast_count += 1
-                return
-        if self._merge(block) >= MERGES:
-            if self._fast_count:
-                self._merge_fast()
-            if self._end - self._top >= self._trim_from:
-                self._end -= (self._end - self._top - LEAST - 1 - PAD) // PAGE * PAGE
-                self._touched = min(self._touched, self._end)
+    def _keep(self, block: int, size: int) -> None:
+        """Frees a chunk of a few dozen bytes."""
+        same_size = self._kept[size >> 4]
+        if len(same_size) < KEPT_EACH:
+            same_size.append(block)
+        else:
+            self._fast[size].append(block)
+            self._fast_count += 1
+
+    def _unmap(self, block: int) -> None:
+        size = self._pages.pop(block)
+        self._mapped -= size
+        if self._threshold < size <= MOST_THRESHOLD:
+            self._threshold, self._trim_from = size, 2 * size
 
     def _merge_fast(self) -> None:
         self._fast_count = 0
-        for size in sorted(self._fast):
-            blocks = self._fast[size]
+        for blocks in self._fast.values():
             while blocks:
                 self._merge(blocks.pop())
 
     def _merge(self, block: int) -> int:
         """A chunk is free, and one with its free neighbours. Returns its size."""
-        # The innermost function of a replay: what `_unlink` and `_set_free` do stands in it.
+        # The innermost function of a replay: what `_unlink` does stands in it.
         sizes, before, free, unsorted = self._size, self._before, self._free, self._unsorted
         size = sizes[block]
         after = block + size
@@ -335,10 +363,6 @@ class Arena:
         else:
             self._before[after] = rest
         return rest
-
-    def _set_free(self, block: int) -> None:
-        self._free[block] = 0
-        self._unsorted[block] = None
 
     def _unlink(self, block: int) -> None:
         """Takes a sorted chunk out of its bin."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena
+from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena, chunk_size
 from wattstep.predict.work import FLOAT
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import Convolution, StepGraph
@@ -37,20 +37,24 @@ LARGE_BATCH: Final = 16  # from which on 1×1 convolutions take oneDNN even with
 LSTM: Final = "aten::mkldnn_rnn_layer"
 LSTM_TOUCHED: Final = 0.51  # measured: 74.3 of 145 MB (docs/memory.md)
 
-# Bytes of the blocks of a tensor: its storage's before the values, its own behind them.
-STORAGE: Final = 96
-TENSOR: Final = (176, 24)
-# Bytes of the blocks of a node of the gradient's graph, by kind of operation.
+
+def _chunks(*requests: int) -> tuple[int, ...]:
+    return tuple(map(chunk_size, requests))
+
+
+# Chunks of the blocks of a tensor: its storage's before the values, its own behind them.
+STORAGE: Final = _chunks(96)
+TENSOR: Final = _chunks(176, 24)
+# Those of a node of the gradient's graph, by kind of operation.
 NODES: Final = {
-    "convolution": (768, 64, 8, 16, 16, 16, 16),
-    "normalization": (960, 64, 8),
-    "matrix product": (736, 32, 16, 16, 16, 16),
+    "convolution": _chunks(768, 64, 8, 16, 16, 16, 16),
+    "normalization": _chunks(960, 64, 8),
+    "matrix product": _chunks(736, 32, 16, 16, 16, 16),
 }
-NODE: Final = (544, 32)
-VIEWS: Final = ((488, 16, 24), (488, 16, 32))  # in turn
-PARAMETER: Final = (
-    472  # of the node that adds up a parameter's gradient, which lives until the next step
-)
+NODE: Final = _chunks(544, 32)
+VIEWS: Final = (_chunks(488, 16, 24), _chunks(488, 16, 32))  # in turn
+# Of the node that adds up a parameter's gradient, which lives until the next step.
+PARAMETER: Final = _chunks(472)
 # Bytes of what oneDNN keeps of a kernel or a change of layout that it sees for the first time, in the
 # order of recorded ones, and how many of them find no smaller hole and come to lie between tensors.
 KEPT: Final = (
@@ -79,18 +83,14 @@ KEPT: Final = (
     410,
 )
 KERNEL, LAYOUT, WEIGHTS = 11, 7, 15
-# Bytes of the blocks of a call of oneDNN, until it returns: aligned ones and others.
+# Blocks of a call of oneDNN, until it returns: bytes of an aligned one, and chunks of the others that follow it.
 CALL: Final = (
-    (824, True),
-    (8, False),
-    (56, True),
-    (32, False),
-    (104, False),
-    (336, False),
-    (824, True),
-    (56, True),
+    (824, _chunks(8)),
+    (56, _chunks(32, 104, 336)),
+    (824, ()),
+    (56, ()),
 )
-CALL_OF_KERNEL: Final = (2144, True)
+CALL_OF_KERNEL: Final = (*CALL, (2144, ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +181,25 @@ def replay(graph: StepGraph, *, threshold: int, threads: int = 1) -> Growth:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Kernel:
+    """A kernel of oneDNN in layouts of its own: inputs are copied into them, the result out of them.
+
+    Attributes:
+        inputs: Each with what tells its copy from others, blocks that are kept of that, and bytes.
+        key: What tells it from other kernels.
+        size: Bytes of its result; 0: in torch's layout.
+        outputs: The tensor that it is for.
+        out: As `key`, of the copy of the result.
+    """
+
+    inputs: tuple[tuple[Hashable, int, int], ...]
+    key: Hashable
+    size: int
+    outputs: list[int]
+    out: Hashable
+
+
 class _Replay:
     """A graph's steps on an arena."""
 
@@ -190,8 +209,7 @@ class _Replay:
         blocks = [
             self.arena.allocate(size) for size in range(24, SMALL, 16) for _ in range(KEPT_EACH)
         ]
-        for block in blocks:  # small ones of each size were freed before
-            self.arena.release(block)
+        self.arena.release_all(blocks)  # small ones of each size were freed before
         self.most = 0
         self._bytes = 0  # of tensors and workspaces
         self._live: dict[int, list[int]] = {}
@@ -199,7 +217,7 @@ class _Replay:
         self._kept = cycle(KEPT)
         self._parameters: dict[int, int] = {}
         self._nodes: list[int] = []
-        self._sizes = _touched(graph)
+        self._sizes = [int(size) for size in _touched(graph)]
         # Before the first feature map that is kept nothing is differentiated, as in a frozen part.
         feature_maps = [
             made
@@ -209,130 +227,130 @@ class _Replay:
         self._recorded = min(feature_maps, default=graph.count + 1)
         self._made: dict[int, list[int]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
+        sizes = graph.sizes.tolist()
         for place, (made, freed) in enumerate(
             zip(graph.made.tolist(), graph.freed.tolist(), strict=True)
         ):
-            if made > 0 and graph.sizes[place] > 0:
+            if made > 0 and sizes[place] > 0:
                 self._made[made].append(place)
                 self._freed[freed].append(place)
+        self._optimizer = next(
+            (i for i, phase in enumerate(graph.phases) if phase == "optimizer"), None
+        )
+        self._written = (graph.written_bytes > 0).tolist()
+        self._kernels = {place: self._planned(place) for place in graph.convolutions}
 
     def step(self, *, first: bool) -> int:
         """One step; returns the most that was resident."""
-        graph, arena = self.graph, self.arena
+        graph, arena, phases = self.graph, self.arena, self.graph.phases
         arena.peak, arena.fresh = arena.resident, 0
-        optimizer = next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), None)
         earlier: list[
             int
         ] = []  # nodes of the batch before, which live until the next loss is there
         phase = ""
-        for number in range(1, graph.count + 1):
-            self._free(self._freed.get(number, ()))
-            if graph.accumulate > 1 and graph.phases[number - 1] != phase:
-                phase = graph.phases[number - 1]
+        for place in range(graph.count):
+            number = place + 1
+            if number in self._freed:
+                self._free(self._freed[number])
+            if graph.accumulate > 1 and phases[place] != phase:
+                phase = phases[place]
                 if phase == "forward":
                     earlier, self._nodes = self._nodes, []
                 elif phase == "backward":
-                    self._release(earlier)
+                    arena.release_all(earlier)
                     earlier = []
-            if first and number - 1 == optimizer:
+            if first and place == self._optimizer:
                 self._make_state()
-            if graph.phases[number - 1] == "forward" and number >= self._recorded:
-                self._make_node(number - 1)
-            self._run(number - 1, list(self._made.get(number, ())))
+            if number >= self._recorded and phases[place] == "forward":
+                self._make_node(place)
+            if place in self._kernels:
+                for kernel in self._kernels[place]:
+                    self._run(kernel)
+            elif number in self._made:
+                self._make(self._made[number])
         self._free(list(self._live))
-        self._release(self._nodes)
+        arena.release_all(self._nodes)
         self._nodes = []
         return arena.peak
 
-    def _release(self, blocks: list[int]) -> None:
-        for block in blocks:
-            self.arena.release(block)
-
     # --- what an operation makes --------------------------------------------------------------
 
-    def _run(self, place: int, outputs: list[int]) -> None:
-        one = self.graph.convolutions.get(place)
-        if one is None:
-            self._make(outputs)
-        elif not takes_onednn(one, self.threads):
-            self._make(outputs)
-            forward = self.graph.phases[place] == "forward"
-            if not forward or prod(one.kernel) > 1:  # pixels of one image, a column each
-                columns = one.inputs * prod(one.kernel) * prod(one.output_size) * FLOAT
-                self._give_back([self._workspace(int(columns))])
-        elif self.graph.phases[place] == "forward":
-            self._forward(one, outputs)
-        else:
-            self._backward(one, outputs)
+    def _planned(self, place: int) -> list[_Kernel | list[int] | int]:
+        """What a convolution makes, in this order: kernels of oneDNN, tensors, a workspace that is given back."""
+        graph, one = self.graph, self.graph.convolutions[place]
+        outputs = self._made.get(place + 1, [])
+        forward = graph.phases[place] == "forward"
+        if not takes_onednn(one, self.threads):
+            if forward and prod(one.kernel) == 1:
+                return [outputs]
+            # Pixels of one image, a column each.
+            return [outputs, int(one.inputs * prod(one.kernel) * prod(one.output_size) * FLOAT)]
+        return self._forward(one, outputs) if forward else self._backward(one, outputs)
 
-    def _forward(self, one: Convolution, outputs: list[int]) -> None:
+    def _forward(self, one: Convolution, outputs: list[int]) -> list[_Kernel | list[int] | int]:
         sizes, shape = layouts_of(one), _shape(one)
-        self._kernel(
-            [(_layout(one, given=False), LAYOUT, sizes.taken), (("weights", shape), WEIGHTS, sizes.weights)],
-            ("forward", shape), sizes.given, outputs[:1], ("out", *_layout(one, given=True)),
+        kernel = _Kernel(
+            inputs=((_layout(one, given=False), LAYOUT, sizes.taken), (("weights", shape), WEIGHTS, sizes.weights)),
+            key=("forward", shape), size=sizes.given, outputs=outputs[:1], out=("out", *_layout(one, given=True)),
         )  # fmt: skip
-        self._make(outputs[1:])
+        return [kernel, outputs[1:]]
 
-    def _backward(self, one: Convolution, outputs: list[int]) -> None:
+    def _backward(self, one: Convolution, outputs: list[int]) -> list[_Kernel | list[int] | int]:
         """Gradients of the input, where wanted, then of the weights."""
+        planned: list[_Kernel | list[int] | int] = []
         sizes, shape = layouts_of(one), _shape(one)
         given = (_layout(one, given=True), LAYOUT, sizes.given)
         image = one.images * one.inputs * prod(one.input_size) * FLOAT
         data = next((k for k in outputs if abs(self.graph.sizes[k] - image) < 1), None)
-        rest = [k for k in outputs if k != data]
         if data is not None:
-            self._kernel(
-                [given, (("weights back", shape), WEIGHTS, sizes.weights)],
-                ("data", shape), sizes.gradient, [data], ("out", *_layout(one, given=False)),
-            )  # fmt: skip
-        weights = sorted(rest, key=lambda k: -self.graph.sizes[k])
-        if not weights:  # they are frozen
-            return
-        self._kernel(
-            [given, (_layout(one, given=False), LAYOUT, sizes.taken)],
-            ("weights", shape), sizes.weights, weights[:1], ("weights out", shape),
-        )  # fmt: skip
-        self._make(weights[1:])
+            planned.append(_Kernel(
+                inputs=(given, (("weights back", shape), WEIGHTS, sizes.weights)),
+                key=("data", shape), size=sizes.gradient, outputs=[data], out=("out", *_layout(one, given=False)),
+            ))  # fmt: skip
+        weights = sorted(
+            (k for k in outputs if k != data), key=lambda k: -float(self.graph.sizes[k])
+        )
+        if weights:  # else they are frozen
+            planned.append(_Kernel(
+                inputs=(given, (_layout(one, given=False), LAYOUT, sizes.taken)),
+                key=("weights", shape), size=sizes.weights, outputs=weights[:1], out=("weights out", shape),
+            ))  # fmt: skip
+            planned.append(weights[1:])
+        return planned
 
-    def _kernel(
-        self,
-        inputs: list[tuple[Hashable, int, int]],
-        kernel: Hashable,
-        size: int,
-        outputs: list[int],
-        out: Hashable,
-    ) -> None:
-        """A kernel in layouts of its own: inputs are copied into them, the result out of them.
+    def _run(self, planned: _Kernel | list[int] | int) -> None:
+        if isinstance(planned, int):
+            self._give_back(planned, self._workspace(planned))
+        elif isinstance(planned, list):
+            self._make(planned)
+        else:
+            self._run_kernel(planned)
 
-        Args:
-            inputs: Each with what tells its copy from others, blocks that are kept of that, and bytes.
-            kernel: What tells it from others.
-            size: Bytes of its result; 0: in torch's layout.
-            outputs: The tensor that it is for.
-            out: As of `inputs`, of the copy of the result.
-        """
+    def _run_kernel(self, kernel: _Kernel) -> None:
         copies, call = [], []
-        for key, count, bytes_ in inputs:
-            if bytes_:
+        for key, count, size in kernel.inputs:
+            if size:
                 call += self._call(CALL)
                 self._keep(key, count)
-                copies.append(self._workspace(bytes_))
-        call += self._call((*CALL, CALL_OF_KERNEL))
-        self._keep(kernel, KERNEL)
-        result = [self._workspace(size)] if size else []
-        self._give_back(copies[::-1])
-        self._keep(out, LAYOUT)
-        self._make(outputs)
-        self._give_back(result)
-        for block in call:
-            self.arena.release(block)
+                copies.append((size, self._workspace(size)))
+        call += self._call(CALL_OF_KERNEL)
+        self._keep(kernel.key, KERNEL)
+        result = self._workspace(kernel.size) if kernel.size else None
+        for size, copy in reversed(copies):
+            self._give_back(size, copy)
+        self._keep(kernel.out, LAYOUT)
+        self._make(kernel.outputs)
+        if result is not None:
+            self._give_back(kernel.size, result)
+        self.arena.release_all(call)
 
-    def _call(self, sizes: tuple[tuple[int, bool], ...]) -> list[int]:
-        arena = self.arena
-        return [
-            arena.allocate_aligned(size) if aligned else arena.allocate(size)
-            for size, aligned in sizes
-        ]
+    def _call(self, blocks: tuple[tuple[int, tuple[int, ...]], ...]) -> list[int]:
+        arena, made = self.arena, []
+        for aligned, others in blocks:
+            made.append(arena.allocate_aligned(aligned))
+            if others:
+                made += arena.allocate_chunks(others)
+        return made
 
     def _keep(self, key: Hashable, count: int) -> None:
         """What oneDNN keeps when it sees something for the first time."""
@@ -342,43 +360,42 @@ class _Replay:
                 self.arena.allocate(size)
 
     def _make_node(self, place: int) -> None:
-        graph = self.graph
-        kind = graph.kinds[place]
-        sizes = NODES.get(kind, NODE) if graph.written_bytes[place] > 0 else VIEWS[place % 2]
-        if kind in NODES and graph.written_bytes[place] > 0:
+        arena, kind = self.arena, self.graph.kinds[place]
+        chunks = NODES.get(kind, NODE) if self._written[place] else VIEWS[place % 2]
+        if kind in NODES and self._written[place]:
             old = self._parameters.pop(place, None)
-            self._parameters[place] = self.arena.allocate(PARAMETER)
+            [self._parameters[place]] = arena.allocate_chunks(PARAMETER)
             if old is not None:
-                self.arena.release(old)
-        self._nodes += [self.arena.allocate(size) for size in sizes]
+                arena.release(old)
+        self._nodes += arena.allocate_chunks(chunks)
 
     def _make(self, storages: list[int]) -> None:
+        arena = self.arena
         for place in storages:
-            size = int(self._sizes[place])
-            storage, values = self.arena.allocate(STORAGE), self.arena.allocate_aligned(size)
-            self._live[place] = [*(self.arena.allocate(each) for each in TENSOR), values, storage]
+            size = self._sizes[place]
+            storage, values = arena.allocate_chunks(STORAGE), arena.allocate_aligned(size)
+            self._live[place] = [*arena.allocate_chunks(TENSOR), values, *storage]
             self._count(size)
 
-    def _free(self, storages: list[int] | tuple[()]) -> None:
+    def _free(self, storages: list[int]) -> None:
         for place in storages:
             blocks = self._live.pop(place, None)
             if blocks is not None:
-                self._bytes -= int(self._sizes[place])
-                for block in blocks:
-                    self.arena.release(block)
+                self._bytes -= self._sizes[place]
+                self.arena.release_all(blocks)
 
-    def _workspace(self, size: int) -> tuple[int, int]:
+    def _workspace(self, size: int) -> int:
         self._count(size)
-        return self.arena.allocate_aligned(size), size
+        return self.arena.allocate_aligned(size)
 
-    def _give_back(self, workspaces: list[tuple[int, int]]) -> None:
-        for block, size in workspaces:
-            self._bytes -= size
-            self.arena.release(block)
+    def _give_back(self, size: int, workspace: int) -> None:
+        self._bytes -= size
+        self.arena.release(workspace)
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        self.most = max(self.most, self._bytes)
+        if self._bytes > self.most:
+            self.most = self._bytes
 
     def _make_state(self) -> None:
         """The optimizer's state, which stays: of each gradient as many copies as there are in all."""

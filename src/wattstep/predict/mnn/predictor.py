@@ -11,6 +11,16 @@ import numpy as np
 
 from wattstep.devices.table import Device
 from wattstep.predict.cpu.time import STARTING, CpuTime
+from wattstep.predict.life import (
+    BESIDE,
+    EVALUATION,
+    FRAMEWORK,
+    RELOADING,
+    SAVING,
+    STEADY,
+    Life,
+    life_notes,
+)
 from wattstep.predict.like import CALIBRATED, Sharing
 from wattstep.predict.memory import training_fits
 from wattstep.predict.mnn.values import mnn_values
@@ -24,6 +34,7 @@ from wattstep.schema.step_graph import StepFamily, StepGraph
 STRANGE_SPREAD: Final = log(2)  # by which work unlike that of the fit may be off
 COMMANDS_SPREAD: Final = log(2)  # and commands, which one of the fitted networks alone has many of
 FLOOR_SPREAD: Final = log(1.6)
+BESIDE_SPREAD: Final = log(2)  # and stages beside the steps
 LARGEST_FITTED: Final = 32
 OUTSIDE_SPREAD: Final = log(1.25)
 WORTH_SAYING: Final = 0.05
@@ -172,6 +183,8 @@ class MnnPredictor(BatchSearch):
                 f"batch {batch_size:,} is beyond those that values were fitted to (1 to {LARGEST_FITTED}): intervals are "
                 "wider for it, by estimate"
             )
+        life = self.life(batch_size)
+        notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         prediction = Prediction(
@@ -197,8 +210,28 @@ class MnnPredictor(BatchSearch):
             fitted=fitted.fitted,
             notes=tuple(notes),
             processor="cpu",
+            life=life,
+            life_reach=dict.fromkeys(BESIDE, BESIDE_SPREAD),
         )
         return self._corrected(prediction)
+
+    def life(self, batch_size: int) -> Life:
+        """Resident memory of the process in B by stage of its life; of no other stage than steps was any measured.
+
+        An evaluation makes the tensors of a forward pass. A file is put together, and read, as a whole.
+        """
+        graph, work = self._work(batch_size)
+        used, memory = self._resident(work), self.fitted.values["memory"]
+        forward = np.array([phase == "forward" for phase in graph.phases])
+        made = memory["tensors"] * float(work.tensors[forward].sum())
+        model = work.trained + work.frozen
+        return {
+            FRAMEWORK: used.floor,
+            STEADY: used.total,
+            EVALUATION: used.floor + used.parameters + made,
+            SAVING: used.total + model,
+            RELOADING: used.floor + 2 * model + work.state,
+        }
 
     def fits_with(self, batch_size: int) -> float:
         """As `BatchSearch.fits_with`: the process in steady steps."""

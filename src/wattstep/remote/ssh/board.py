@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
+from wattstep import engines
+from wattstep.engines.exported.folder import FACTS, ExportedFolder
 from wattstep.errors import (
     DamagedRunError,
     InvalidValueError,
@@ -30,7 +32,7 @@ from wattstep.remote.ssh.answers import (
     part,
     unclear,
 )
-from wattstep.remote.ssh.description import JobDescription
+from wattstep.remote.ssh.description import EXPORT, JobDescription
 from wattstep.remote.ssh.install import (
     FOLDER,
     Board,
@@ -171,7 +173,7 @@ class RemoteBoard:
         self._check_python()
         described = JobDescription.of_training(settings, out, limit)
         hearing = _Hearing(on_progress, on_warning, sys.stderr)
-        self._do(described, out, hearing)
+        self._do(described, out, hearing, files_of_export(settings), **_needs(settings))
         if not (out / "run.json").exists():
             raise unclear("a training without a run")
         return out
@@ -194,7 +196,8 @@ class RemoteBoard:
         self._check_python()
         described = JobDescription.of_training(settings, out, limit, configuration)
         hearing = _Hearing(listener.on_progress, listener.on_warning, None)
-        ending = self._do(described, out, hearing)
+        files = files_of_export(settings)
+        ending = self._do(described, out, hearing, files, **_needs(settings))
         try:
             outcome = Outcome.from_dict(self._nameless(part(ending, "outcome", dict)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -307,6 +310,7 @@ class RemoteBoard:
         files: Mapping[str, Path | bytes] | None = None,
         *,
         needs_torch: bool = True,
+        engine: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Runs a job from its beginning until nothing of it is left there."""
         if not self.board.runs_wattstep:
@@ -314,7 +318,8 @@ class RemoteBoard:
         if out is not None and out.exists():
             raise RunExistsError(f"{out} exists already: choose another folder, or remove it first")
         patience = Patience(self._options.reconnect_s, self._say)
-        job = self._begun(described, files or {}, patience, needs_torch)
+        needs = _Needs(needs_torch=needs_torch, engine=engine)
+        job = self._begun(described, files or {}, patience, needs)
         self._job = job
         try:
             job_end = self._followed(job, hearing, patience)
@@ -340,10 +345,10 @@ class RemoteBoard:
         described: JobDescription,
         files: Mapping[str, Path | bytes],
         patience: Patience,
-        needs_torch: bool,
+        needs: _Needs,
     ) -> Job:
         with before_recording():
-            environment = self._installed(needs_torch)
+            environment = self._installed(needs)
         identity = new_name(Path(described.run or described.kind).name)
         job = Job(self._connection, self.board.executable, self.board.folder, identity)
         self._left.append(identity)  # until it is known to be back, or never to have begun
@@ -352,7 +357,7 @@ class RemoteBoard:
             what = " and ".join(["settings", *files])
             self._say(f"to the board: {what}, {spell_bytes(sent)}")
             if not job.start(environment.python, patience):  # somebody has just removed it
-                again = self._installed(needs_torch)
+                again = self._installed(needs)
                 if not job.start(again.python, patience):
                     raise RecordingError("the installation on the board is gone again: try again")
         except BaseException as error:
@@ -363,7 +368,7 @@ class RemoteBoard:
             raise
         return job
 
-    def _installed(self, needs_torch: bool) -> Environment:
+    def _installed(self, needs: _Needs) -> Environment:
         """Once for all jobs, unless somebody took it away meanwhile."""
         known = self._environment
         if known is not None:
@@ -372,7 +377,7 @@ class RemoteBoard:
                 return known
             self.board = replace(self.board, installed=())
         self._environment = install(
-            self._connection, self.board, self._say, self._options.torch, needs_torch=needs_torch
+            self._connection, self.board, self._say, self._options.torch, **needs
         )
         return self._environment
 
@@ -507,6 +512,35 @@ def leave_out_names(out: Path, board: Board) -> None:
 
 def _name(path: str) -> str:
     return Path(path).name
+
+
+class _Needs(TypedDict):
+    """What a job cannot do without, as `install.missing` takes it."""
+
+    needs_torch: bool
+    engine: Sequence[str]
+
+
+def _needs(settings: TrainingSettings) -> _Needs:
+    engine = engines.find(settings.engine)
+    return _Needs(
+        needs_torch=settings.exported is None,
+        engine=(engine.module, *engine.requires) if engine.exports else (),
+    )
+
+
+def files_of_export(settings: TrainingSettings) -> dict[str, Path | bytes]:
+    """Files of the exported training that goes to the board, checked, by their place in the job's folder.
+
+    Raises:
+        InvalidValueError: There is no such export.
+        DamagedRunError: It was cut off, or changed.
+    """
+    if settings.exported is None:
+        return {}
+    folder = ExportedFolder(Path(settings.exported))
+    names = (FACTS, *folder.training.files)
+    return {f"{EXPORT}/{name}": folder.path / name for name in names}
 
 
 def files_of_script(settings: ProfileSettings, sent: tuple[str, ...]) -> dict[str, Path | bytes]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-LIBRARIES = ("numpy", "pyarrow", "tomli", "torch", "pip")
+LIBRARIES = ("numpy", "pyarrow", "tomli", "torch", "pip", "MNN", "onnxruntime", "executorch", "mlx")
 JOB, HOLDER, ENDING, NEWS = "job.json", "holder.json", "ending.json", "news.jsonl"
 OUTPUTS = ("stdout", "stderr")
 FOLLOWED = (NEWS, *OUTPUTS)

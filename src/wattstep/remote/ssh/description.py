@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wattstep.schema.outcome import Configuration
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
+
+EXPORT: Final = "export"  # the folder of an exported training, in that in which a job runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,12 @@ class JobDescription:
             kind="train" if configuration is None else "measure",
             title=f"{settings.workload}, batch {settings.batch_size}",
             run=out.name,
-            settings={**asdict(settings), "out": None, "target": None},
+            settings={
+                **asdict(settings),
+                "out": None,
+                "target": None,
+                "exported": None if settings.exported is None else EXPORT,
+            },
             memory_limit=None if limit is None else limit.size,
             configuration=None if configuration is None else asdict(configuration),
         )

@@ -287,13 +287,17 @@ class Environment:
     travelled: int
 
 
-def missing(board: Board, torch: str | None, *, needs_torch: bool = True) -> list[str]:
+def missing(
+    board: Board, torch: str | None, *, needs_torch: bool = True, engine: Sequence[str] = ()
+) -> list[str]:
     """Requirements that must be installed there, as pip takes them.
 
     Args:
         board: As found.
         torch: Requirement to install for torch where there is none, or None.
         needs_torch: Whether it cannot be done without torch.
+        engine: Module of an engine that trains there, then the requirement that brings it; empty: none
+            beside torch.
 
     Raises:
         MissingPartError: torch is not there, and must or may not be installed by us.
@@ -301,6 +305,8 @@ def missing(board: Board, torch: str | None, *, needs_torch: bool = True) -> lis
     wanted = [spec for name, spec in NEEDED.items() if not _enough(board, name)]
     if board.version < (3, 11) and "tomli" not in board.libraries:
         wanted.append("tomli>=2")
+    if engine and engine[0] not in board.libraries:
+        wanted += engine[1:]
     if "torch" in board.libraries:
         return wanted
     if torch is None and not needs_torch:
@@ -344,6 +350,7 @@ def install(
     torch: str | None = None,
     *,
     needs_torch: bool = True,
+    engine: Sequence[str] = (),
 ) -> Environment:
     """Makes the environment, unless it is there from before; the board's own torch stays.
 
@@ -353,13 +360,14 @@ def install(
         say: Told what travels, and what is installed from where.
         torch: As `missing` takes it.
         needs_torch: As `missing` takes it.
+        engine: As `missing` takes it.
 
     Raises:
         MissingPartError: Something is missing there and cannot be installed.
         RecordingError: The disk there is full, or it cannot be written to.
         ConnectionLostError: As `Connection.run`.
     """
-    wanted = missing(board, torch, needs_torch=needs_torch)
+    wanted = missing(board, torch, needs_torch=needs_torch, engine=engine)
     package = wheel()
     identity = [
         package.parent.name,

@@ -114,6 +114,8 @@ def _settings(folder: Path, job: JobDescription) -> TrainingSettings:
     settings = job.training
     if settings.calibration is not None:
         check_device(settings.calibration, describe())
+    if settings.exported is not None:
+        settings = replace(settings, exported=str(folder / WORK / settings.exported))
     return replace(settings, out=str(folder / RUNS / job.run))
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.by_facet import MOVEMENT, SHOWN, by_facet
 from wattstep.insight.compare.comparing import Comparison, compared
+from wattstep.insight.compare.configuration import facets_of
 from wattstep.insight.compare.matrix import Cell, Matrix, all_compared
 from wattstep.insight.compare.process import A_STEP, Process
 from wattstep.insight.compare.sides import Side, by_choice, why_not
@@ -21,6 +23,7 @@ from wattstep.schema.figure import Figure
 
 MOST_OPERATIONS = 40
 _FACTOR = "×"
+ENGINE = "engine"
 _ENERGY = "energy_per_sample"
 
 
@@ -65,13 +68,42 @@ def compared_section(processes: Sequence[Process]) -> ComparedSection | None:
         sides = by_choice({one: [each.path for each in members] for one, members in by.items()})
     except InvalidValueError as error:
         return ComparedSection(refusal=f"Not compared: {plain(error)}.")
+    members = _members(sides, processes)
+    section = _of_sides(sides, members)
+    if len({facets_of(side.configuration)[ENGINE] for side in sides}) > 1:
+        return replace(section, tables=[*section.tables, _by_engine(sides, members)])
+    return section
+
+
+def _of_sides(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> ComparedSection:
     refused = [reason for a, b in combinations(sides, 2) if (reason := why_not(a, b, frozenset()))]
     if len(refused) == len(sides) * (len(sides) - 1) // 2:
         return ComparedSection(sides=_sides(sides), refusal=f"Not compared: {plain(refused[0])}.")
-    members = _members(sides, processes)
     if len(sides) == 2:
         return _of_two(compared((sides[0], sides[1]), (members[0], members[1])))
     return _of_many(sides, members)
+
+
+def _by_engine(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> tuple[str, Table]:
+    """Time, energy, memory and data movement by engine, as `wattstep compare --by engine`."""
+    by_engine = by_facet(ENGINE, sides, members)
+    rows = [
+        {
+            "configuration": words if len(by_engine.rows) > 1 else "",
+            "engine": engine,
+            **cell.figures,
+            "times": replace(ratio, unit=_FACTOR)
+            if (ratio := cell.ratios.get("step_time"))
+            else None,
+        }
+        for words, cells in by_engine.rows
+        for engine, cell in cells.items()
+    ]
+    texts = {"configuration": "Configuration", "engine": "Engine"}
+    labels = {name: metric(name).label for name in SHOWN}
+    first = {"step_time": labels.pop("step_time"), "times": "Against the first"}
+    heads = {**first, **labels, MOVEMENT: "Data movement"}
+    return "", table(rows, texts, heads)
 
 
 def _members(sides: Sequence[Side], processes: Sequence[Process]) -> list[list[Process]]:

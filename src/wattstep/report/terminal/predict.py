@@ -124,6 +124,13 @@ def _heat(one: Prediction) -> list[str]:
     return lines
 
 
+def _stages(one: Prediction) -> list[str]:
+    """How long it takes to start, to save and to load again; nothing where the device's file does not tell."""
+    times = one.time_by_stage
+    spelt = [f"{STAGES[stage].lower()} {_cell(figure)}" for stage, figure in times.items()]
+    return [f"Beside the steps: {', '.join(spelt)}."] if spelt else []
+
+
 def _notes(
     predictor: AnyPredictor,
     predictions: Sequence[Prediction],
@@ -166,7 +173,7 @@ def _notes(
     else:
         rests = "Intervals are estimates: no prediction for this device was ever checked."
     lines.append(f"{rests} Fitted to {predictor.fitted.fitted}.")
-    lines += _heat(predictions[-1])
+    lines += [*_stages(predictions[-1]), *_heat(predictions[-1])]
     for one in predictions:
         reason = one.energy_per_step.reason
         if reason:

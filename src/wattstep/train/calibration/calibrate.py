@@ -20,10 +20,12 @@ from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit
 from wattstep.train.calibration.power import PowerFigures, measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
+from wattstep.train.calibration.storage import StorageFigures, measure_storage
 from wattstep.train.child.local_machine import one_at_a_time
 
 CEILINGS: Final = "ceilings"
 POWER: Final = "power and heat"
+STORAGE: Final = "storage and start"
 CEILINGS_S: Final = 8.0
 # Small trainings that have every kind of operation between them, at sizes of both sides of the caches.
 PROBES: Final = (
@@ -72,6 +74,7 @@ def calibrate(
     measure: Measure = probe_in_child,
     ceilings: bool = True,
     power: Callable[[], PowerFigures] | None = measure_power,
+    storage: Callable[[Path], StorageFigures] | None = measure_storage,
 ) -> Calibrated:
     """Measures this machine and writes its file.
 
@@ -83,6 +86,7 @@ def calibrate(
         measure: Measures one.
         ceilings: Whether these are measured, too.
         power: Measures power and heat, as `measure_power`; None: they are left out.
+        storage: Measures the disk of the file's folder, as `measure_storage`; None: it is left out.
 
     Raises:
         InvalidValueError: The file cannot be written so, or an earlier calibration's remains are in the way.
@@ -94,7 +98,8 @@ def calibrate(
     engine.load()
     journal = _Journal(out.with_name(f"{out.name}.partial"), _header(engine.version()), resume)
     names = [
-        *([CEILINGS] if ceilings else []), *(one.name for one in probes), *([POWER] if power else []),
+        *([CEILINGS] if ceilings else []), *([STORAGE] if storage else []),
+        *(one.name for one in probes), *([POWER] if power else []),
     ]  # fmt: skip
     skipped: list[str] = []
     with one_at_a_time():
@@ -104,6 +109,8 @@ def calibrate(
             tell(name, number / len(names))
             if name == CEILINGS:
                 journal.add(name, _ceilings(engine).to_dict())
+            elif name == STORAGE and storage is not None:
+                journal.add(name, storage(out.parent))
             elif name == POWER and power is not None:
                 journal.add(name, power())
             else:
@@ -121,6 +128,7 @@ def calibrate(
     text = device_toml(
         _machine(), measured, fitted, engine=engine_key(engine.version()),
         probes=f"{engine.version()}, one thread, fp32: {trainings}", power=entries.get(POWER, {}),
+        storage=entries.get(STORAGE, {}),
     )  # fmt: skip
     try:
         out.write_text(text, encoding="utf-8")
@@ -135,6 +143,11 @@ def calibrate(
         missing=device.missing,
         notes=(
             *skipped,
+            *(
+                f"storage: {why}"
+                for key, why in entries.get(STORAGE, {}).items()
+                if key == "reason"
+            ),
             *(
                 f"{name} power: {why}"
                 for name, why in entries.get(POWER, {}).get("reasons", {}).items()

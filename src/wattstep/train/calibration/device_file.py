@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from statistics import median
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from wattstep.train.calibration.fitting import Fit, Spread
 
 PRECISIONS: Final = ("fp32", "bf16")
 LEAST: Final = 1e-16  # of a value: nothing is free, and a range needs two ends
+START_ROOM: Final = 1.5  # times that a larger network may take to start
 ROOM: Final = 0.9  # of what is free now that another hour may leave
 
 
@@ -49,6 +51,7 @@ def device_toml(
     engine: str,
     probes: str,
     power: Mapping[str, Any] = MappingProxyType({}),
+    storage: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """The file's text.
 
@@ -59,8 +62,9 @@ def device_toml(
         engine: As its tables name it, "torch-2.13".
         probes: Of the trainings that were measured, in words.
         power: As `power.measure_power` gives it.
+        storage: As `storage.measure_storage` gives it.
     """
-    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power)) + "\n"
+    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power, storage)) + "\n"
 
 
 def _lines(
@@ -70,6 +74,7 @@ def _lines(
     engine: str,
     probes: str,
     power: Mapping[str, Any],
+    storage: Mapping[str, Any],
 ) -> Iterator[str]:
     measured = "wattstep calibrate-device"
     disturbed = (
@@ -90,8 +95,15 @@ def _lines(
     )  # fmt: skip
     yield f'\n[floors."{engine}"]\ncounted = "process"'
     yield f"memory = {_spread(fit.floor, measured)}"
+    if "start" in storage:
+        source = "from the start of its process to the end of a LeNet's first step; larger networks take longer"
+        yield f"start = {_rounds(storage['start'], source, most=START_ROOM)}"
     yield f'\n[processors.cpu]\nkind = "cpu"\ntitle = {json.dumps(machine.cpu)}\ncores = {machine.cores}'
     yield from _ceilings(ceilings)
+    if "read" in storage:
+        yield '\n[storage]\ntitle = "disk of the file\'s folder"'
+        yield f"read = {_rounds(storage['read'], 'a file of 64 MiB that was in no cache of the system')}"
+        yield f"write = {_rounds(storage['write'], 'a file of 64 MiB, until it was on the disk')}"
     yield "\n[power]"
     yield from _figures(power, {"idle": "idle", "full": "full"})
     yield "\n[thermal]"
@@ -147,6 +159,10 @@ def _figures(power: Mapping[str, Any], keys: Mapping[str, str]) -> Iterator[str]
             assert figure.value is not None
             low, high = figure.low or figure.value, figure.high or figure.value
             yield f"{key} = {_value(figure.value, low, high, f'{figure.status}: {figure.source or figure.method}')}"
+
+
+def _rounds(values: Sequence[float], source: str, most: float = 1.0) -> str:
+    return _value(median(values), min(values), most * max(values), source)
 
 
 def _spread(spread: Spread, source: str) -> str:

@@ -87,6 +87,11 @@ class SupervisedTraining:
             return self._judge(*self._held_out)
 
     @property
+    def evaluation_batch(self) -> int:
+        """Samples that an evaluation takes at a time."""
+        return EVALUATION_BATCH
+
+    @property
     def samples(self) -> tuple[int, int]:
         """Number of samples to train on, and number held out."""
         return len(self._inputs), len(self._held_out[0])

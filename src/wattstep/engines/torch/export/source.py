@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from wattstep.engines.exported.conformance import MOVED, STEPS, Course, Reference
+from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.torch.compiling import Compiling
 from wattstep.engines.torch.export.rewrites import attention
@@ -29,7 +29,14 @@ from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 Array = npt.NDArray[Any]
 MOST_BYTES: Final = 64 << 20  # of all batches
 MOST_BATCHES: Final = 64
-ROUNDED: Final = 3  # courses in float32, each from weights moved by rounding errors
+ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
+# How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
+MOVED: Final = 16 * torch.finfo(torch.float32).eps
+_MAXIMA: Final = (functional.max_pool2d, torch.max_pool2d)
+_KINKED: Final = (
+    functional.relu, torch.relu, Tensor.relu, functional.relu6, functional.hardtanh,
+    functional.leaky_relu, functional.hardswish, functional.hardsigmoid, *_MAXIMA,
+)  # fmt: skip
 _DROPOUTS: Final = (functional.dropout, torch.dropout)
 
 
@@ -63,6 +70,29 @@ class _Masks(TorchFunctionMode):
         mask = (torch.rand(values.shape) >= share).float() / (1 - share)
         self.drawn.append(mask)
         return values * mask
+
+
+class _Kinks(TorchFunctionMode):
+    """Moves what goes into rectifiers, and into maxima, a little to one side.
+
+    Args:
+        side: 1 or -1.
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self._side = side
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _KINKED:
+            values, *more = args
+            by = self._side * MOVED * float(values.detach().square().mean().sqrt())
+            shift = torch.full_like(values, by)
+            if func in _MAXIMA:  # every pixel of a window is moved by another distance
+                rows, columns = (torch.arange(size) % 3 for size in values.shape[-2:])
+                shift *= 3 * rows[:, None] + columns
+            args = (values + shift, *more)
+        return func(*args, **(kwargs or {}))
 
 
 class Network(nn.Module):
@@ -194,7 +224,7 @@ class Source:
         return {name: value.detach().numpy().copy() for name, value in state.items()}
 
     def reference(self) -> Reference:
-        """Courses of torch: in float64, and in float32 from weights moved by a rounding error."""
+        """Courses of torch: in float64, there with moved kinks as well, and in float32 from moved weights."""
         begin = {
             name: value.detach().double().numpy().copy()
             for name, value in self.network.model.named_parameters()
@@ -205,10 +235,11 @@ class Source:
             trainable=[each.name for each in self.parameters if each.trainable],
             exact=self.course(torch.float64),
             rounded=rounded,
+            kinked=[self.course(torch.float64, side=side) for side in (-1, 1)],
         )
 
     def course(
-        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False
+        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False, side: int = 0
     ) -> Course:
         """The first steps of torch.
 
@@ -216,6 +247,7 @@ class Source:
             kind: Of weights and inputs.
             moved: Seed of a rounding error by which the weights are moved; None: they are not.
             compiled: Whether torch.compile makes the model.
+            side: To which kinks are moved, 1 or -1; 0: they are not.
         """
         network = copy.deepcopy(self.network).to(kind)
         if moved is not None:
@@ -223,7 +255,7 @@ class Source:
             with torch.no_grad():
                 for weight in network.parameters():
                     noise = 2 * torch.rand(weight.shape, generator=draw) - 1
-                    weight.mul_(1 + MOVED * noise * torch.finfo(torch.float32).eps / 2)
+                    weight.mul_(1 + noise * torch.finfo(torch.float32).eps / 2)
         optimizer = make_optimizer(self.specification.optimizer, network.model, self.preparation)
         if compiled:
             Compiling(network.model)
@@ -232,7 +264,8 @@ class Source:
         gradients: Mapping[str, Array] = {}
         for step in range(STEPS):
             inputs, targets, *masks = self.batch(step, kind)
-            loss = network.loss(inputs, targets, *masks)
+            with _Kinks(side) if side else nullcontext():
+                loss = network.loss(inputs, targets, *masks)
             loss.backward()  # type: ignore[no-untyped-call]
             if step == 0:
                 gradients = {

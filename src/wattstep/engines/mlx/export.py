@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
 PREFIX: Final = "network.model."
-_REWRITES: Final = ("max pool by comparisons", "average pool", "global average")
+_REWRITES: Final = ("max pool by comparisons", "average to size")
 
 
 def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:

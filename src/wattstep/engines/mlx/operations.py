@@ -174,6 +174,16 @@ def average_pool(
     return sum(shifted) / (high * wide)
 
 
+def adaptive_average(values: Array, size: Sequence[int]) -> Array:
+    """Average pooling to a size that divides the image's."""
+    *before, height, width = values.shape
+    rows, columns = size
+    if height % rows or width % columns:
+        raise ValueError("adaptive average pooling to a size that is no divisor")
+    shape = (*before, rows, height // rows, columns, width // columns)
+    return values.reshape(shape).mean((-3, -1))
+
+
 def mean(values: Array, dims: Any = None, keep: bool = False, dtype: Any = None) -> Array:
     """Over some dimensions, or all."""
     return values.mean(_axes(values, dims), keepdims=keep)
@@ -268,6 +278,7 @@ OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "_unsafe_view": mx.reshape,
     "abs": mx.abs,
     "add": sums(1),
+    "adaptive_avg_pool2d": adaptive_average,
     "addmm": addmm,
     "alias": lambda a: a,
     "amax": lambda a, dims=None, keep=False: a.max(_axes(a, dims), keepdims=keep),

@@ -41,8 +41,12 @@ def conv1d(
     dilation: Any = 1, groups: int = 1,
 ) -> Array:  # fmt: skip
     """Convolution of sequences."""
-    first = (each if isinstance(each, int) else each[0] for each in (stride, padding, dilation))
-    made = mx.conv1d(values.transpose(0, 2, 1), weight.transpose(0, 2, 1), *first, groups)
+    step, beyond, apart = (
+        each if isinstance(each, int) else each[0] for each in (stride, padding, dilation)
+    )
+    made = mx.conv1d(
+        values.transpose(0, 2, 1), weight.transpose(0, 2, 1), step, beyond, apart, groups
+    )
     made = made.transpose(0, 2, 1)
     return made if bias is None else made + bias.reshape(1, -1, 1)
 
@@ -151,7 +155,7 @@ def pad(values: Array, sizes: Sequence[int], value: float = 0.0) -> Array:
     widths = [(0, 0)] * values.ndim
     for i in range(len(sizes) // 2):
         widths[-1 - i] = (sizes[2 * i], sizes[2 * i + 1])
-    return mx.pad(values, widths, value)
+    return mx.pad(values, widths, constant_values=value)
 
 
 def average_pool(
@@ -224,7 +228,8 @@ def like(make: Callable[..., Array]) -> Callable[..., Array]:
 
 def arange(*bounds: Any, dtype: Any = None, **_: Any) -> Array:
     """Whole numbers."""
-    return mx.arange(*bounds, dtype=dtype or mx.int64)
+    make: Any = mx.arange
+    return make(*bounds, dtype=dtype or mx.int64)
 
 
 def attend(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import inf, log
+from math import hypot, inf, log
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.data import SPREAD, host_seconds
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, Fitted, fitted_values
 from wattstep.predict.life import (
@@ -163,9 +164,12 @@ class Predictor(BatchSearch):
         graph, work, outside = step.graph, step.work, step.outside
         time, life = self._timed(work), self.life(batch_size)
         shares = strange_shares(graph, work, time, fitted.values)
+        start = fitted.values["step"]["forward_start_s"]
+        data = host_seconds(graph, fitted.device, start_s=start)
         beyond = notes_beyond(shares, outside)
         reach = reach_beyond(fitted.reach, shares, outside)
-        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
+        reach["step_time"] = hypot(reach["step_time"], SPREAD * data / (time.total + data))
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph, fitted.device), *beyond]
         notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
@@ -176,6 +180,7 @@ class Predictor(BatchSearch):
         cores = (
             sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
         )
+        time = time.with_data(data)
         load = {
             "gpu": time.device / time.total,
             "memory": min(1.0, moved / fitted.bandwidth / time.total),
@@ -200,6 +205,7 @@ class Predictor(BatchSearch):
             notes=tuple(notes),
             life=life,
             life_reach=dict.fromkeys(BESIDE, BESIDE_SPREAD),
+            reading=data,
         )
         return self._corrected(prediction)
 

@@ -99,6 +99,13 @@ def max_pool(
     return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
 
 
+def _places(size: int, window: int, step: int, padding: int, ceil: bool) -> int:
+    """Places of a window along one side; a last one that began beyond the image is none."""
+    room = size + 2 * padding - window
+    places = (-(-room // step) if ceil else room // step) + 1
+    return places - 1 if ceil and (places - 1) * step >= size + padding else places
+
+
 def max_pool_by_comparisons(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -107,15 +114,17 @@ def max_pool_by_comparisons(
 
     Any windows, also those that overlap or reach over the edge.
     """
-    if return_indices or ceil_mode or _pair(dilation) != (1, 1):
+    if return_indices or _pair(dilation) != (1, 1):
         return _SKIPPED
     height, width = _pair(kernel_size)
     down, right = (height, width) if stride in (None, [], ()) else _pair(stride)
     above, left = _pair(padding)
-    if above or left:
-        values = functional.pad(values, (left, left, above, above), value=float("-inf"))
-    rows = (int(values.shape[-2]) - height) // down + 1
-    columns = (int(values.shape[-1]) - width) // right + 1
+    rows = _places(int(values.shape[-2]), height, down, above, ceil_mode)
+    columns = _places(int(values.shape[-1]), width, right, left, ceil_mode)
+    below = max((rows - 1) * down + height - int(values.shape[-2]) - above, 0)
+    beside = max((columns - 1) * right + width - int(values.shape[-1]) - left, 0)
+    if above or left or below or beside:
+        values = functional.pad(values, (left, beside, above, below), value=float("-inf"))
     highest: Tensor | None = None
     for y in range(height):
         for x in range(width):
@@ -162,6 +171,11 @@ def gelu(values: Tensor, approximate: str = "none") -> Any:
     if approximate != "none":
         return _SKIPPED
     return values * (torch.erf(values * math.sqrt(0.5)) * 0.5 + 0.5)
+
+
+def to_float(values: Tensor) -> Any:
+    """`float` of what is float32 already, as nothing."""
+    return values if values.dtype == torch.float32 else _SKIPPED
 
 
 def index(values: Tensor, at: Any) -> Any:
@@ -309,15 +323,15 @@ class Rewriting(TorchFunctionMode):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
-        self._by_function: dict[Any, tuple[str, Rewrite]] = {}
+        self._by_function: dict[Any, list[tuple[str, Rewrite]]] = {}
         for name in names:
             functions, rewrite, _ = REWRITES[name]
-            self._by_function |= dict.fromkeys(functions, (name, rewrite))
+            for function in functions:  # the first that may take its place does
+                self._by_function.setdefault(function, []).append((name, rewrite))
         self._applied: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, rewrite = self._by_function.get(func, ("", None))
-        if rewrite is not None:
+        for name, rewrite in self._by_function.get(func, ()):
             result = rewrite(*args, **(kwargs or {}))  # within which torch calls no mode
             if result is not _SKIPPED:
                 self._applied[name] = self._applied.get(name, 0) + 1
@@ -367,6 +381,7 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         padded_max_pool, "edges of a max pooling as a larger image",
     ),
     "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
+    "float": ((Tensor.float,), to_float, "conversions from float32 to float32 left out"),
     "index": ((Tensor.__getitem__,), index, "indexing as a split"),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",

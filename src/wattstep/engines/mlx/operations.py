@@ -151,7 +151,7 @@ def pad(values: Array, sizes: Sequence[int], value: float = 0.0) -> Array:
     widths = [(0, 0)] * values.ndim
     for i in range(len(sizes) // 2):
         widths[-1 - i] = (sizes[2 * i], sizes[2 * i + 1])
-    return mx.pad(values, widths, value)
+    return mx.pad(values, widths, constant_values=value)
 
 
 def average_pool(

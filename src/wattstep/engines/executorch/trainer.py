@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.engines.executorch.engine import RUNTIME
-from wattstep.engines.executorch.export import KERNELS, METHOD, PREFIX, PROGRAM
+from wattstep.engines.executorch.export import KERNELS, METHOD, PREFIX, PROGRAM, RUNTIME
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
 from wattstep.engines.exported.updates import Update

@@ -67,6 +67,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_doors.py::test_a_training_here_does_not_pass_through_the_room_for_other_devices": (
             "trainings, each in a process of its own"
         ),
+        "engines/test_mnn_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_executorch.py": "exports networks, and trains them with torch in float64",
         "engines/test_mlx.py": "exports networks, and trains them with torch in float64",
         "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",

@@ -54,6 +54,12 @@ class GraphOperation:
     operand: int = -1
 
 
+def read_operations(path: Path) -> dict[str, GraphOperation]:
+    """What `TrainingGraph.save` wrote of its operations, by name."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return {name: GraphOperation(**each) for name, each in document.items()}
+
+
 class TrainingGraph:
     """A network in MNN's expressions, to which loss, gradients and updates are added.
 
@@ -340,6 +346,8 @@ class TrainingGraph:
         self._optimizer.save_graph(
             str(folder / GRAPH), [self._runs[0][1]], places, [value for _, value in turned]
         )
+        for output, node in self._nodes.items():  # of operations whose value has no name here
+            self._operations.setdefault(output, GraphOperation(phase="forward", type="", node=node))
         document = {name: asdict(each) for name, each in self._operations.items()}
         (folder / OPERATIONS).write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
 

@@ -173,6 +173,11 @@ def gelu(values: Tensor, approximate: str = "none") -> Any:
     return values * (torch.erf(values * math.sqrt(0.5)) * 0.5 + 0.5)
 
 
+def to_float(values: Tensor) -> Any:
+    """`float` of what is float32 already, as nothing."""
+    return values if values.dtype == torch.float32 else _SKIPPED
+
+
 def index(values: Tensor, at: Any) -> Any:
     """`values[:, k]` and `values[:, k:l]` as parts of a split."""
     places = at if isinstance(at, tuple) else (at,)
@@ -321,7 +326,7 @@ class Rewriting(TorchFunctionMode):
         self._by_function: dict[Any, list[tuple[str, Rewrite]]] = {}
         for name in names:
             functions, rewrite, _ = REWRITES[name]
-            for function in functions:
+            for function in functions:  # the first that may take its place does
                 self._by_function.setdefault(function, []).append((name, rewrite))
         self._applied: dict[str, int] = {}
 
@@ -376,6 +381,7 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         padded_max_pool, "edges of a max pooling as a larger image",
     ),
     "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
+    "float": ((Tensor.float,), to_float, "conversions from float32 to float32 left out"),
     "index": ((Tensor.__getitem__,), index, "indexing as a split"),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",

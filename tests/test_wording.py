@@ -3,8 +3,9 @@
 A sentence is four words or more, in a row or not, of one text: a word is letters alone, the first in
 either case, with nothing joined to it but the marks of a sentence. What an assertion compares with a
 text, searches for in one, or expects to begin or end it, counts, as do the names that refusals are
-asked for and the facts of `wording.py`. In what a message is to match three words are enough. Not
-counted: texts of several lines, which are contents of files, and units.
+asked for and the facts of `wording.py`, be it that they come by a loop or as a test's parameters. In
+what a message is to match three words are enough. Not counted: texts of several lines, which are
+contents of files, and units.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tests.wording import assert_says, saying
 
 TESTS: Final = Path(__file__).parent
 # Lower it with what is mended. What is left: names in tables, patterns that read a number out of a
-# line, titles of sections, and texts that a test has given itself.
-MOST_PINNED: Final = 5
+# line, lists of options, and texts that a test has given itself.
+MOST_PINNED: Final = 22
 
 WORD: Final = re.compile(
     r"(?<![^\s(\"'“‘])[A-Za-z][a-z]+(?:['’][a-z]+)?(?=[\s),;!?\"'”’]|[.:](?:\s|$)|$)"
@@ -91,11 +92,54 @@ def _compared(tree: ast.Module) -> Iterator[tuple[int, Iterable[ast.expr]]]:
             yield MATCHED, [each.value for each in node.keywords if each.arg == "match"]
 
 
+def _names(node: ast.expr) -> list[str]:
+    """Names that a value is taken apart to, in their order: a target, or what parametrize is told."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return [name for each in node.elts for name in _names(each)]
+    if isinstance(node, ast.Name):
+        return [node.id]
+    return [name.strip() for name in (_text(node) or "-").split(",")]
+
+
+def _columns(names: list[str], rows: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """What each name is in each of the rows, where they are written there."""
+    for row in rows.elts if isinstance(rows, ast.List | ast.Tuple) else ():
+        if isinstance(row, ast.Call) and _called(row) == "param":
+            cells = row.args
+        else:
+            cells = row.elts if len(names) > 1 and isinstance(row, ast.Tuple) else [row]
+        yield from zip(names, cells, strict=False)
+
+
+def _passed_on(tree: ast.Module) -> Iterator[tuple[int, Iterable[ast.expr]]]:
+    """As `_compared`, of what comes by a loop or as parameters to where it is compared."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            given = list(_columns(_names(node.target), node.iter))
+        elif isinstance(node, ast.FunctionDef):
+            given = [
+                cell
+                for call in node.decorator_list
+                if isinstance(call, ast.Call) and _called(call) == "parametrize"
+                for cell in _columns(_names(call.args[0]), call.args[1])
+            ]
+        else:
+            continue
+        compared = {
+            name.id
+            for _, operands in _compared(ast.Module(body=list(node.body), type_ignores=[]))
+            for operand in operands
+            for name in [operand.value if isinstance(operand, ast.Starred) else operand]
+            if isinstance(name, ast.Name)
+        }
+        yield SENTENCE, [value for name, value in given if name in compared]
+
+
 def pinned(tree: ast.Module) -> list[tuple[int, str]]:
     """Line and text of each sentence that a module of tests pins."""
     found = {
         id(node): (node.lineno, text)
-        for least, operands in _compared(tree)
+        for least, operands in (*_compared(tree), *_passed_on(tree))
         for operand in operands
         for node, text in _literals(operand)
         if _words(text) >= least and "\n" not in text.strip("\n")
@@ -122,6 +166,18 @@ def test_no_more_sentences_are_pinned_than_before() -> None:
         ("assert notes == ['the sampler was lost', {'why': 'the disk was full'}]", 2),
         ("assert_says(said, 'the sampler was lost')", 1),
         ("with pytest.raises(ValueError, match='empty parameter list'): pass", 1),
+        ("for part in ('the disk', 'the sampler was lost'): assert part in said", 1),
+        ("for n, part in ((1, 'the sampler was lost'),): assert_says(told[n], part)", 1),
+        ("for part in ('the sampler was lost',): assert told(part) == 1", 0),
+        ("@parametrize('words', ['the sampler was lost'])\ndef test(words): assert words in a", 1),
+        (
+            "@parametrize(('n', 'x'), [(1, 'the sampler was lost')])\ndef test(n, x): refused('i', *x)",
+            1,
+        ),
+        (
+            "@parametrize('line', ['the sampler was lost'])\ndef test(line): assert read(line) == 1",
+            0,
+        ),
         ("assert 'sampler was lost' in said", 0),
         ("assert '3 of 12 steps' in said", 0),
         ("assert '18.4 ms (17.5 to 19.3, measured)' in said", 0),

@@ -68,6 +68,8 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "trainings, each in a process of its own"
         ),
         "engines/test_mnn_training.py": "exports networks, and trains them with torch in float64",
+        "engines/test_executorch.py": "exports networks, and trains them with torch in float64",
+        "engines/test_mlx.py": "exports networks, and trains them with torch in float64",
         "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_torch_capture.py": "captures networks",
         "engines/test_torch_compile.py::test_engine_and_option_are_one_configuration_which_tells_what_compiling_took": (

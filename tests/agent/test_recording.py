@@ -125,13 +125,13 @@ def test_without_a_plan_it_says_what_to_do(tmp_path: Path) -> None:
     [
         ([], "usage"),
         (["run"], "which script"),
-        (["run", "--every", "0", "script.py"], "at least one clean step"),
+        (["run", "--every", "0", "script.py"], "one clean step"),
         (["run", "--every", "many", "script.py"], "whole number"),
         (["run", "--interval", "0.1ms", "script.py"], "1ms is the finest"),
         (["run", "--trace", "all", "script.py"], "auto, none, layers"),
         (["run", "--warmup", "-1", "script.py"], "negative"),
         (["run", "--colour", "red", "script.py"], "--colour is no option"),
-        (["run", "nowhere.py"], "there is no such script"),
+        (["run", "nowhere.py"], "no such script"),
         (["run", "--out", "taken", "script.py"], "choose another folder"),
     ],
 )

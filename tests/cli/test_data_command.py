@@ -110,7 +110,7 @@ def test_one_set_is_shown_with_where_to_get_it_and_how_to_place_it(wattstep: Run
 @pytest.mark.parametrize(
     ("arguments", "id", "named"),
     [
-        (("nist",), "unknown-data-set", "did you mean mnist?"),
+        (("nist",), "unknown-data-set", "mean mnist?"),
         (("check", "nist"), "unknown-data-set", "'nist'"),
         (("mnist", "cifar10"), "one-data-set", "wattstep data [NAME]"),
         (("unpack",), "no-archive-given", "ARCHIVE"),

@@ -65,8 +65,8 @@ def test_without_a_file_or_a_table_of_ours_there_are_none(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "id", "named"),
     [
-        ("[tool.wattstep.run]\nsecond = 1\n", "unknown-default", "did you mean seconds"),
-        ("[tool.wattstep.runn]\nseconds = 1\n", "unknown-default", "did you mean run"),
+        ("[tool.wattstep.run]\nsecond = 1\n", "unknown-default", "mean seconds"),
+        ("[tool.wattstep.runn]\nseconds = 1\n", "unknown-default", "mean run"),
         ("[tool.wattstep\n", "unreadable-defaults", "pyproject.toml"),
         ("[tool]\nwattstep = 3\n", "malformed-defaults", "tool.wattstep"),
     ],

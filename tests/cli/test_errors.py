@@ -458,7 +458,7 @@ def test_a_script_without_torch_is_profiled_without_torch(bare: Any, tmp_path: P
         (["--quiet", "run", "lenet"], "options-first", "wattstep run --quiet lenet"),
         (["--out", "x y", "run", "lenet"], "options-first", "wattstep run --out 'x y' lenet"),
         (["--frobnicate"], "no-command", "wattstep COMMAND --frobnicate"),
-        (["sho", "run"], "no-command", "did you mean show?"),
+        (["sho", "run"], "no-command", "mean show?"),
         (["a-run"], "no-command", "wattstep show a-run"),
         (["run", "lenet", "--out", "train.py"], "file-as-folder", "--out runs"),
         (["profile", "--out", "train.py", "train.py"], "file-as-folder", "--out runs"),

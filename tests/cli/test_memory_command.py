@@ -49,7 +49,7 @@ def test_one_workload_in_a_process_of_its_own_as_json_and_as_a_page(tmp_path: Pa
         (
             ["lenet", "--processor", "tpu"],
             "unknown-processor",
-            "--processor tpu: there are cpu, cuda",
+            "--processor tpu: ",
         ),
     ],
 )

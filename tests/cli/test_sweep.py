@@ -107,7 +107,7 @@ def test_the_folder_of_data_is_kept_so_that_every_process_finds_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "id", "named"),
     [
-        (["--workloads", "lenett"], "unknown-workload", "did you mean lenet?"),
+        (["--workloads", "lenett"], "unknown-workload", "mean lenet?"),
         (["--workloads", "lenet", "--batch", "1,x"], "malformed-list", "--batch '1,x'"),
         (["--workloads", "lenet", "--threads", "1,x"], "malformed-list", "--threads '1,x'"),
         (

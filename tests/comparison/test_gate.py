@@ -41,19 +41,18 @@ def test_a_regression_beyond_the_tolerance_fails(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "verdict"),
     [
-        ("slow", {}, "fail: step_time and energy_per_step became worse beyond 5.0 %"),
-        ("fast", {}, "pass: no worsening of step_time and energy_per_step beyond 5.0 %"),
-        ("slow", {"tolerance": 0.2}, "pass: no worsening beyond 20 % is shown; that of step_time "
-         "and energy_per_step cannot be excluded (with --strict: fail)"),
-        ("slow", {"tolerance": 0.2, "strict": True}, "fail: a worsening of step_time and "
-         "energy_per_step beyond 20 % cannot be excluded (--strict)"),
+        ("slow", {}, ["fail: ", "became worse", "5.0 %"]),
+        ("fast", {}, ["pass: ", "no worsening of", "5.0 %"]),
+        ("slow", {"tolerance": 0.2}, ["pass: ", "20 %", "cannot be excluded", "with --strict: fail"]),
+        ("slow", {"tolerance": 0.2, "strict": True}, ["fail: ", "20 %", "cannot be excluded"]),
     ],
 )  # fmt: skip
 def test_the_verdict_over_all_metrics_says_what_made_it(
-    runs: Path, name: str, options: dict[str, Any], verdict: str
+    runs: Path, name: str, options: dict[str, Any], verdict: list[str]
 ) -> None:
     gate = held(runs, name, **options)
-    assert gate.verdict == gate.document()["verdict"] == verdict
+    assert gate.verdict == gate.document()["verdict"]
+    assert_says(gate.verdict, "step_time and energy_per_step", *verdict)
     assert gate.verdict.startswith("fail") == bool(gate.exit_code)
 
 

@@ -38,21 +38,21 @@ def described(path: Path, **info: object) -> Path:
 @pytest.mark.parametrize(
     ("facet", "change", "words"),
     [
-        ("workload", {"workload": "other"}, "the workload (made and other)"),
+        ("workload", {"workload": "other"}, "workload (made and other)"),
         ("workload", {"model": {"parameters": 5}}, "made of 5 parameters"),
-        ("device", {"device": {"model": "pi", "cores": 4}}, "the device (board, 4 cores and pi"),
+        ("device", {"device": {"model": "pi", "cores": 4}}, "device (board, 4 cores and pi"),
         ("device", {"device": {"model": "board", "cores": 2}}, "board, 2 cores"),
         ("clocks", {"device": {**INFO.device, "power_mode": "MAXN"}}, "power mode MAXN"),
         ("clocks", {"device": {**INFO.device, "governors": {"policy0": "powersave"}}}, "governor powersave"),
         ("target", {"target": "emulate:jetson-tx2"}, "emulate:jetson-tx2"),
-        ("engine", {"engine": "mnn 3.0"}, "the engine (torch and mnn)"),
-        ("processor", {"processor": "opencl"}, "the processor (cpu and opencl)"),
-        ("threads", {"threads": 4}, "the number of threads (1 and 4)"),
-        ("batch", {"batch_size": 16}, "the batch size (4 and 16)"),
+        ("engine", {"engine": "mnn 3.0"}, "engine (torch and mnn"),
+        ("processor", {"processor": "opencl"}, "processor (cpu and opencl"),
+        ("threads", {"threads": 4}, "threads (1 and 4)"),
+        ("batch", {"batch_size": 16}, "batch size (4 and 16)"),
         ("precision", {"precision": "bf16"}, "the precision (fp32 and bf16)"),
         ("options", {"options": {"accumulate": 2}}, "accumulate 2"),
         ("data", {"data": STAND_IN}, "digits (stand-in)"),
-        ("recording", {"imported": {"trace": {"file": "x"}}}, "how it was recorded (by wattstep and imported)"),
+        ("recording", {"imported": {"trace": {"file": "x"}}}, "(by wattstep and imported"),
     ],
 )  # fmt: skip
 def test_a_difference_that_is_not_meant_is_refused_by_name(

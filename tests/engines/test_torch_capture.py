@@ -12,7 +12,7 @@ import torch
 from tests.refusals import refused
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from wattstep import workloads
+from wattstep import devices, workloads
 from wattstep.engines.torch.capture import capture, capture_at
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.module_workload import ModuleWorkload
@@ -89,7 +89,7 @@ def test_strategies_against_memory_are_captured_as_they_run(
     plain = capture_at(TorchWorkload(workloads.find(name)), Preparation(batch_size=batch))
     if "lora" not in strategy:  # whose updates have activations of their own
         assert sum(mine.values()) < sum(peaks(plain).values())
-    moved = offload_notes(graph)
+    moved = offload_notes(graph, devices.find("raspberry-pi-4"))
     assert bool(moved) == ("offload" in strategy)
 
 

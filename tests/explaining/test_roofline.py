@@ -85,10 +85,10 @@ def test_without_ceilings_nothing_is_assumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("info", "words"),
     [
-        ({"threads": 2}, "other numbers of threads (1), the run used 2"),
+        ({"threads": 2}, "threads (1), the run used 2"),
         ({"engine": "torch 1.0"}, "the run used 1.0"),
         ({"device": {"model": "phone", "cores": 8}}, "another machine"),
-        ({"threads": None}, "does not say how many threads"),
+        ({"threads": None}, "how many threads"),
         ({"processor": "cuda"}, "CPUs only"),
     ],
 )

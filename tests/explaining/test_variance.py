@@ -356,10 +356,10 @@ def test_six_steps_tell_slow_ones_but_not_what_they_coincided_with(tmp_path: Pat
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([], "no telemetry was imported"),
+        ([], "no telemetry"),
         ([(float(n), float("nan")) for n in range(2000)], "gave no values"),
         ([(float(n), 5.0) for n in range(2000)], "never held"),
-        ([(float(n), 5.0 if n < 60 else float("nan")) for n in range(2000)], "windows are too few"),
+        ([(float(n), 5.0 if n < 60 else float("nan")) for n in range(2000)], "windows are too"),
     ],
 )
 def test_a_channel_that_tells_nothing_is_blamed_for_nothing(

@@ -107,16 +107,16 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
     )
     most = 0
 
-    def one_trains() -> list[psutil.Process]:
+    def one_trains() -> tuple[int, list[psutil.Process]] | None:
+        """Worker and trainings of whichever is in the middle of one."""
         nonlocal most
-        training = trainings_of(first)
-        most = max(most, len(training) + len(trainings_of(second)))
-        return training
+        trainings = {worker.pid: trainings_of(worker) for worker in (first, second)}
+        most = max(most, sum(map(len, trainings.values())))
+        return next((each for each in trainings.items() if any(map(loads_torch, each[1]))), None)
 
     try:
-        training = until(one_trains, LIMIT_S)
-        until(lambda: one_trains() and any(map(loads_torch, training)), LIMIT_S)
-        os.kill(first.pid, signal.SIGKILL)
+        worker, training = until(one_trains, 2 * LIMIT_S)
+        os.kill(worker, signal.SIGKILL)
         _, alive = psutil.wait_procs(training, timeout=LIMIT_S)
         printed, errors = swept.communicate(timeout=4 * LIMIT_S)  # of three trainings
     finally:

@@ -100,13 +100,13 @@ raise SystemExit(run_command_line())
 
 def test_a_sweep_that_is_killed_takes_its_training_along_and_continues(tmp_path: Path) -> None:
     arguments = [  # of a batch that takes seconds, so that it is killed in the middle
-        "sweep", "--workloads", "lenet", "--batch", "1,1024", "--threads", "1", "--steps", "20",
+        "sweep", "--workloads", "lenet", "--batch", "1,256", "--threads", "1", "--steps", "60",
         "--warmup", "1", "--cooldown", "none", "--out", "swept", "--quiet",
     ]  # fmt: skip
     command = [sys.executable, "-c", SWEEP, *arguments]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     out = tmp_path / "swept"
-    until((out / "lenet-b1024-t1-fp32-r1").exists, LONG_S)
+    until((out / "lenet-b256-t1-fp32-r1").exists, LONG_S)
     children = psutil.Process(first.pid).children()
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
@@ -119,7 +119,7 @@ def test_a_sweep_that_is_killed_takes_its_training_along_and_continues(tmp_path:
     assert done.returncode == 0, done.stderr
     after = read_outcomes(out, pytest.fail)
     assert after["lenet-b1-t1-fp32-r1"] == before["lenet-b1-t1-fp32-r1"]  # not run again
-    assert after["lenet-b1024-t1-fp32-r1"].status == "trained"
+    assert after["lenet-b256-t1-fp32-r1"].status == "trained"
     assert "successful training?" in done.stdout
     assert (out / "report.html").exists()
 

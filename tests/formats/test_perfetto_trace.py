@@ -376,9 +376,9 @@ def test_what_follows_damage_is_left_out_with_a_note() -> None:
         (b'{"traceEvents": []}', "JSON"),
         (b"<html><body>", "a page of HTML"),
         (b"\nNOTICE: Existing SQLite export found\nStart (ns),Duration (ns)\n", "CSV of nsys"),
-        (b"\x0a\x05abc", "5 bytes were to come, 3 did"),
-        (b"packet { timestamp: one }", "line 1 is no Perfetto trace"),
-        (b"packet {\n no_such_field: 1 }", "line 2 is no Perfetto trace"),
+        (b"\x0a\x05abc", "5 bytes were"),
+        (b"packet { timestamp: one }", "line 1 is no Perfetto"),
+        (b"packet {\n no_such_field: 1 }", "line 2 is no Perfetto"),
         (b"\x1f\x8b\x08" + bytes(3), "cut or damaged"),
     ],
 )

@@ -76,7 +76,7 @@ def test_comments_and_empty_lines_do_not_count() -> None:
         ("time_s,power_W\n1,1\n0,2\n2,2\n", 3, "time-not-after", ""),
         ("time,power_W\n08:53:20,1\n", 2, "not-a-time", "'08:53:20'"),
         ("time_s,temperature\n0,1\n1,2\n", 1, "no-power-column", "power_W"),
-        ("time_s,power_W\n0,1\n1\n", 3, "wrong-cell-count", "1 cells, the header has 2"),
+        ("time_s,power_W\n0,1\n1\n", 3, "wrong-cell-count", "1 cells, the header"),
         ("time_s,power_W\n0,1\n0,2\n", 3, "time-not-after", ""),
         ("time_s,power_W\n0,1\n1,OVERLOAD\n", 3, "not-a-number", "'OVERLOAD'"),
         ("time_s,power_W\n0,1\n1,inf\n", 3, "not-a-number", "'inf'"),

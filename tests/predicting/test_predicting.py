@@ -298,7 +298,7 @@ def test_a_framework_is_called_what_its_values_are_of() -> None:
     ("device", "precision", "word"),
     [
         ("raspberry-pi-4", "fp32", "no GPU"),
-        ("snapdragon-855", "fp32", "lacks floors of torch"),
+        ("snapdragon-855", "fp32", "floors of torch"),
         ("jetson-tx2", "bf16", "--precision bf16"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_phone_is_a_target_by_its_serial_number(tmp_path):
     ("said", "advice"),
     [
         (f"error: device '{SERIAL}' not found", "adb devices"),
-        ("error: device unauthorized.", "confirm on its screen"),
+        ("error: device unauthorized.", "on its screen"),
         ("error: device offline", "reconnect"),
         ("error: more than one device/emulator", "name one"),
         ("Segmentation fault", "no answer"),

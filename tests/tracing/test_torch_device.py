@@ -120,9 +120,9 @@ def test_the_driver_is_asked_for_this_process_alone() -> None:
 @pytest.mark.parametrize(
     ("driver", "said"),
     [
-        (Driver([Running(1, 5_000)]), "does not name this process"),
-        (Driver([Running(7, None)]), "does not name this process"),
-        (Driver([], broken=True), "does not say: Driver Not Loaded"),
+        (Driver([Running(1, 5_000)]), "not name this"),
+        (Driver([Running(7, None)]), "not name this"),
+        (Driver([], broken=True), "Driver Not Loaded"),
     ],
 )
 def test_what_the_driver_does_not_say_is_missing_with_a_reason(driver: Driver, said: str) -> None:

@@ -63,11 +63,11 @@ def test_no_memory_on_the_cpu_has_no_account() -> None:
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
-        ("CUDA error: unspecified launch failure\nCUDA kernel errors", "a kernel on it crashed"),
-        ("CUDA error: an illegal memory access was encountered", "a kernel on it crashed"),
+        ("CUDA error: unspecified launch failure\nCUDA kernel errors", "on it crashed"),
+        ("CUDA error: an illegal memory access was encountered", "on it crashed"),
         ("CUDA error: the launch timed out and was terminated", "or was stopped"),
-        ("CUDA error: device-side assert triggered", "a check in a kernel failed"),
-        ("CUDA error: uncorrectable ECC error encountered", "its memory has an error"),
+        ("CUDA error: device-side assert triggered", "in a kernel failed"),
+        ("CUDA error: uncorrectable ECC error encountered", "memory has an"),
         ("CUDA error: uncorrectable NVLink error detected", "CUDA gave it up"),
         ("NVML: GPU is lost", "it is gone"),
         ("Unable to determine the device handle: GPU has fallen off the bus", "it is gone"),

@@ -62,7 +62,8 @@ class MnnTrainer(ExportedTrainer):
     @property
     def session_bytes(self) -> int:
         """Memory of the session, as MNN tells it: parameters, state, and all that a step makes."""
-        return round(self._interpreter.getSessionInfo(self._session, _MEMORY) * MEGABYTE)
+        held: float = self._interpreter.getSessionInfo(self._session, _MEMORY)
+        return round(held * MEGABYTE)
 
     def take(self, batch: Mapping[str, Array], mark: Mark) -> float:
         """As `ExportedTrainer.take`."""

@@ -19,6 +19,7 @@ REWRITES: Final = (
     "attention", "average to size", "fixed batch norm", "hard sigmoid", "hard swish",
     "local response norm",
 )  # fmt: skip
+LAST: Final = "ONNX Runtime 1.19 of 2024 is the last that trains."
 if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
@@ -59,7 +60,7 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         ) from error
     for name, model in zip(GRAPHS, models, strict=True):
         onnx.save(model, folder / f"{name}.onnx")
-    return rewrites, ()
+    return rewrites, (LAST,)
 
 
 def _name_as_torch(network: Any, source: Source) -> None:

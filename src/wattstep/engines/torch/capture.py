@@ -445,6 +445,7 @@ def _captured(
             graph = taking.graph(
                 preparation.batch_size, trainer.model, accumulate=preparation.accumulate
             )
+            graph = replace(graph, data_known=trainer.data is not None)
             del taking, losses
             if evaluated:
                 graph = replace(

@@ -100,6 +100,13 @@ def max_pool(
     return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
 
 
+def _places(size: int, window: int, step: int, padding: int, ceil: bool) -> int:
+    """Places of a window along one side; a last one that began beyond the image is none."""
+    room = size + 2 * padding - window
+    places = (-(-room // step) if ceil else room // step) + 1
+    return places - 1 if ceil and (places - 1) * step >= size + padding else places
+
+
 def max_pool_by_comparisons(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -108,15 +115,17 @@ def max_pool_by_comparisons(
 
     Any windows, also those that overlap or reach over the edge.
     """
-    if return_indices or ceil_mode or _pair(dilation) != (1, 1):
+    if return_indices or _pair(dilation) != (1, 1):
         return _SKIPPED
     height, width = _pair(kernel_size)
     down, right = (height, width) if stride in (None, [], ()) else _pair(stride)
     above, left = _pair(padding)
-    if above or left:
-        values = functional.pad(values, (left, left, above, above), value=float("-inf"))
-    rows = (int(values.shape[-2]) - height) // down + 1
-    columns = (int(values.shape[-1]) - width) // right + 1
+    rows = _places(int(values.shape[-2]), height, down, above, ceil_mode)
+    columns = _places(int(values.shape[-1]), width, right, left, ceil_mode)
+    below = max((rows - 1) * down + height - int(values.shape[-2]) - above, 0)
+    beside = max((columns - 1) * right + width - int(values.shape[-1]) - left, 0)
+    if above or left or below or beside:
+        values = functional.pad(values, (left, beside, above, below), value=float("-inf"))
     highest: Tensor | None = None
     for y in range(height):
         for x in range(width):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -223,6 +223,7 @@ class Source:
         state = self.network.model.state_dict()
         return {name: value.detach().numpy().copy() for name, value in state.items()}
 
+    @cache  # noqa: B019 - a source lives as long as its process
     def reference(self) -> Reference:
         """Courses of torch: in float64, there with moved kinks as well, and in float32 from moved weights."""
         begin = {

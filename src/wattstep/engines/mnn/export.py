@@ -20,12 +20,13 @@ from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 
-# In MNN 3.6.1 no gradient passes flatten, global pooling, indexing, a conversion of types and the layer normalisation that
-# its converter makes of a usual one; gradients of max pooling are wrong where windows reach beyond
-# the edges; and its GELU is an approximation. None of it is told.
+# In MNN 3.6.1 no gradient passes flatten, global pooling, indexing, a conversion of types and the layer
+# normalisation that its converter makes of a usual one. Max pooling gives the whole gradient to each of
+# equal values, and a wrong one where windows reach beyond the edges; GELU is an approximation. None of
+# it is told.
 REWRITES: Final = (
-    "flatten", "global average", "average to size", "local response norm", "layer norm", "padded max pool",
-    "gelu", "index", "float", "attention",
+    "flatten", "global average", "average to size", "local response norm", "layer norm", "untied max pool",
+    "gelu", "index", "same type", "attention",
 )  # fmt: skip
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
 Array = npt.NDArray[Any]

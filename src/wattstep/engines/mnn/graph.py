@@ -145,13 +145,16 @@ class TrainingGraph:
         """
         trainable = {each.name: each.trainable for each in parameters}
         for constant in self._constants:
-            name, turned = _find(np.asarray(constant.read(), np.float32), marked)
+            name, how = _find(np.asarray(constant.read(), np.float32), marked)
             if not name:
                 if constant.op_type == "Trainable":  # e.g. the bias of a convolution that has none
                     constant.fix_as_const()
                 continue
             array = np.asarray(initial[name], np.float32)
-            self._place(constant, name, array.T if turned else array, trainable[name])
+            if how == "repeated":  # which the converter made of a parameter that is expanded
+                self._repeat(constant, name, array, trainable[name])
+                continue
+            self._place(constant, name, array.T if how == "turned" else array, trainable[name])
         lost = [each.name for each in parameters if each.name not in self._parameters]
         if lost:
             raise InvalidValueError(
@@ -179,6 +182,25 @@ class TrainingGraph:
         constant.replace(value)
         self._visited.add(name)
         self._parameters[name] = constant  # which has its gradient, as the other has not
+
+    def _repeat(self, constant: Any, name: str, array: Array, trainable: bool) -> None:
+        """Puts a parameter, as often as it is needed, in the place of a constant that repeats it."""
+        shape = list(constant.shape)
+        first = [1] * (len(shape) - array.ndim) + list(array.shape)
+        if name in self._parameters or any(
+            one not in (1, size) for one, size in zip(first, shape, strict=True)
+        ):
+            raise InvalidValueError(
+                f"MNN's converter repeats the parameter {name}", id="cannot-export"
+            )
+        value = self._constant(array, first)
+        if trainable:
+            value.fix_as_trainable()
+        value.name = name
+        self._visited.add(name)
+        constant.replace(value * self._constant(np.ones(shape), shape))
+        self._describe(constant, "forward", "")
+        self._parameters[name] = next(each for each in constant.inputs if each.name == name)
 
     # --- the loss -------------------------------------------------------------------------------
 
@@ -413,14 +435,17 @@ class TrainingGraph:
         return self._nodes.get(name.removesuffix(_CONVERTED), ""), -1
 
 
-def _find(value: Array, marked: Mapping[str, Array]) -> tuple[str, bool]:
-    """Name of the parameter that has these values, "" for none, and whether it lies transposed."""
+def _find(value: Array, marked: Mapping[str, Array]) -> tuple[str, str]:
+    """Name of the parameter that has these values, "" for none, and how: "plain", "turned" or "repeated"."""
     flat = value.ravel()
     for name, array in marked.items():
-        if array.size != flat.size:
+        if flat.size % array.size:
             continue
-        if np.array_equal(array.ravel(), flat):
-            return name, False
-        if array.ndim == 2 and np.array_equal(array.T.ravel(), flat):
-            return name, True
-    return "", False
+        if flat.size != array.size:
+            if np.array_equal(np.tile(array.ravel(), flat.size // array.size), flat):
+                return name, "repeated"
+        elif np.array_equal(array.ravel(), flat):
+            return name, "plain"
+        elif array.ndim == 2 and np.array_equal(array.T.ravel(), flat):
+            return name, "turned"
+    return "", "plain"

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+UNTIED: Final = 3  # sides of the largest window whose values are told apart
 _SKIPPED: Final = object()  # the function stays as it is
 Rewrite = Callable[..., Any]
 
@@ -137,17 +138,23 @@ def max_pool_by_comparisons(
     return highest
 
 
-def padded_max_pool(
+def untied_max_pool(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """Max pooling whose windows reach beyond the edges, of an image that is made larger before."""
-    if return_indices or _pair(dilation) != (1, 1):
-        return _SKIPPED
+    """Max pooling of values no two of which are equal in a window, and whose windows lie within the image.
+
+    For engines that give the whole gradient to each of equal values, or a wrong one at the edges. Each
+    value is moved by at most eight units of its rounding; zeros stay zeros.
+    """
     kernels, paddings = _pair(kernel_size), _pair(padding)
+    if return_indices or _pair(dilation) != (1, 1) or max(kernels) > UNTIED:
+        return _SKIPPED
     strides = _pair(stride) if stride not in (None, [], ()) else kernels
+    rows, columns = (torch.arange(int(size)) % UNTIED for size in values.shape[-2:])
+    unit = torch.finfo(torch.float32).eps
+    larger = values * (1 - unit * (UNTIED * rows[:, None] + columns)).to(values.dtype)
     least = torch.finfo(torch.float32).min
-    larger = values
     for dim, kernel, step, before in zip((-2, -1), kernels, strides, paddings, strict=True):
         size = int(values.shape[dim]) + 2 * before
         after = before
@@ -161,8 +168,6 @@ def padded_max_pool(
                 shape[dim] = width
                 edge = torch.full(shape, least, dtype=values.dtype)
                 larger = torch.cat([edge, larger] if front else [larger, edge], dim)
-    if larger is values:
-        return _SKIPPED
     return functional.max_pool2d(larger, kernels, strides)
 
 
@@ -173,9 +178,11 @@ def gelu(values: Tensor, approximate: str = "none") -> Any:
     return values * (torch.erf(values * math.sqrt(0.5)) * 0.5 + 0.5)
 
 
-def to_float(values: Tensor) -> Any:
-    """`float` of what is float32 already, as nothing."""
-    return values if values.dtype == torch.float32 else _SKIPPED
+def same_type(values: Tensor, *to: Any, **how: Any) -> Any:
+    """A conversion to float32 of what is float32 already, as nothing."""
+    if values.dtype != torch.float32 or how or to not in ((), (torch.float32,)):
+        return _SKIPPED
+    return values
 
 
 def index(values: Tensor, at: Any) -> Any:
@@ -376,12 +383,15 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         (functional.max_pool2d, torch.max_pool2d),
         max_pool_by_comparisons, "max pooling by comparing the values of each window in turn",
     ),
-    "padded max pool": (
+    "untied max pool": (
         (functional.max_pool2d, torch.max_pool2d),
-        padded_max_pool, "edges of a max pooling as a larger image",
+        untied_max_pool,
+        "max pooling of values moved by up to eight units of rounding, so that no two are equal",
     ),
     "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
-    "float": ((Tensor.float,), to_float, "conversions from float32 to float32 left out"),
+    "same type": (
+        (Tensor.float, Tensor.to), same_type, "conversion from float32 to float32 left out",
+    ),
     "index": ((Tensor.__getitem__,), index, "indexing as a split"),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",

@@ -2,7 +2,7 @@
 
     python benchmarks/engines_trained.py [--engines mnn,onnxruntime] [--only lenet,...] [--batch 4]
 
-Each export runs in a process of its own, with a limit on its time. What came of it is written into
+All engines of a workload share torch's course, in a process of their own with a limit on its time. What came of it is written into
 `src/wattstep/engines/trained.toml`, from which `wattstep engines` and docs/engines.md tell it; what is
 not asked for stays as it was.
 """
@@ -14,16 +14,17 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from wattstep import workloads
+from wattstep import engines, workloads
 from wattstep.engines.trained import PLACE, read_trained
-from wattstep.errors import InvalidValueError
-from wattstep.schema.workload import Preparation
+from wattstep.errors import InvalidValueError, WattstepError
+from wattstep.schema.workload import Preparation, Specification
 from wattstep.train.doctor import frameworks
 
-SECONDS: Final = 900.0
+SECONDS: Final = 1800.0  # of a workload on all engines
 COMPILED: Final = "torch-compile"
 BESIDE: Final = 1e-3  # losses of a compiled training beside those of the plain one
 
@@ -37,43 +38,85 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(there))
     parser.add_argument("--only", default=",".join(workloads.names()))
     parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--compiled", help=argparse.SUPPRESS)  # of a child: the workload
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.compiled:
-        print(json.dumps({"error": of_compiled(arguments.compiled, arguments.batch)}))
+    names = arguments.engines.split(",")
+    if arguments.child:
+        for name, reason in tried(arguments.only, names, arguments.batch):
+            print(json.dumps({"engine": name, "reason": reason}), flush=True)
         return
-    for engine in arguments.engines.split(","):
-        for workload in arguments.only.split(","):
-            reason = outcome(engine, workload, arguments.batch)
-            keep(engine, workload, reason)
-            print(f"{engine} {workload}: {reason or 'as torch'}", flush=True)
+    for workload in arguments.only.split(","):
+        for name, reason in outcomes(workload, names, arguments.batch):
+            keep(name, workload, reason)
+            print(f"{name} {workload}: {reason or 'as torch'}", flush=True)
 
 
-def outcome(engine: str, workload: str, batch: int) -> str:
-    """Why an engine does not train a workload; "" where it does."""
-    with tempfile.TemporaryDirectory() as folder:
+def outcomes(workload: str, names: Sequence[str], batch: int) -> Iterator[tuple[str, str]]:
+    """Why each engine does not train a workload, "" where it does; one process for all, as far as they let it live."""
+    left = list(names)
+    while left:
         command = [
-            sys.executable, "-m", "wattstep", "engines", "export", workload, "--engine", engine,
-            "--batch", str(batch), "-o", str(Path(folder, "export")), "--json",
+            sys.executable, __file__, "--child", "--only", workload, "--engines", ",".join(left),
+            "--batch", str(batch),
         ]  # fmt: skip
-        if engine == COMPILED:
-            command = [sys.executable, __file__, "--compiled", workload, "--batch", str(batch)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=SECONDS, check=False
+                command, stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=False
             )
-        except subprocess.TimeoutExpired:
-            return f"to try it takes longer than {SECONDS:g} s"
-    if done.returncode == 0 and engine != COMPILED:
-        return ""
+            how, out = f"the export ended with code {done.returncode}", done.stdout
+        except subprocess.TimeoutExpired as error:
+            told = error.stdout or b""
+            out = told if isinstance(told, str) else told.decode()
+            how = f"to try it takes longer than {SECONDS:g} s"
+        for line in out.splitlines():
+            if line.startswith('{"engine"'):
+                row = json.loads(line)
+                left.remove(row["engine"])
+                yield row["engine"], row["reason"]
+        if left:  # it ended in this one
+            yield left.pop(0), how
+
+
+def tried(workload: str, names: Sequence[str], batch: int) -> Iterator[tuple[str, str]]:
+    """As `outcomes`, in this process."""
+    import torch
+
+    from wattstep.engines.torch.export.exporting import export
+    from wattstep.engines.torch.export.source import Source
+
+    torch.set_num_threads(1)
+    specification, preparation = workloads.find(workload), Preparation(batch_size=batch)
+    source: Source | None = None
+    refused = ""
     try:
-        return str(json.loads(done.stdout)["error"])
-    except (ValueError, KeyError):
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
-        return f"the export ended with {how}"
+        source = Source(specification, preparation)
+    except InvalidValueError as error:
+        refused = str(error)
+    for name in names:
+        if name == COMPILED:
+            yield name, of_compiled(specification, preparation, source)
+            continue
+        if source is None:
+            yield name, refused
+            continue
+        engine: Any = engines.find(name)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                engine.check(specification, preparation, "fp32")
+                export(
+                    engine,
+                    specification,
+                    preparation,
+                    Path(folder, "export"),
+                    lambda stage: None,
+                    source,
+                )
+                yield name, ""
+            except WattstepError as error:
+                yield name, str(error)
 
 
-def of_compiled(workload: str, batch: int) -> str:
+def of_compiled(specification: Specification, preparation: Preparation, source: Any) -> str:
     """Why torch does not train a workload compiled as it does plain; "" where it does.
 
     What is one loss of labelled samples is held against float64 as exports are; other trainings go
@@ -81,27 +124,21 @@ def of_compiled(workload: str, batch: int) -> str:
     """
     import torch
 
-    from wattstep import engines
     from wattstep.engines.exported.conformance import STEPS, judge
-    from wattstep.engines.torch.export.source import Source
 
-    torch.set_num_threads(1)
-    specification, preparation = workloads.find(workload), Preparation(batch_size=batch)
     try:
-        source = Source(specification, preparation)
-    except InvalidValueError:
+        if source is not None:
+            course = source.course(torch.float32, compiled=True)
+            return "; ".join(judge(COMPILED, source.reference(), course).problems)
         losses = []
         for name in ("torch", COMPILED):
             trainer = engines.find(name).prepare(specification, preparation, threads=1)
             torch.manual_seed(0)
             losses.append([trainer.step() for _ in range(STEPS)])
-        worst = max(abs(a - b) / max(abs(a), 1.0) for a, b in zip(*losses, strict=True))
-        return "" if worst < BESIDE else f"losses of ten steps differ by {worst:.2g}"
-    try:
-        course = source.course(torch.float32, compiled=True)
     except Exception as error:  # the compiler raises whatever it likes
         return f"torch cannot compile it: {str(error).strip().splitlines()[0][:200]}"
-    return "; ".join(judge(COMPILED, source.reference(), course).problems)
+    worst = max(abs(a - b) / max(abs(a), 1.0) for a, b in zip(*losses, strict=True))
+    return "" if worst < BESIDE else f"losses of ten steps differ by {worst:.2g}"
 
 
 def keep(engine: str, workload: str, reason: str) -> None:

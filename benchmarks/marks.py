@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recording import abandon
+from pairs import abandon
 from wattstep.engines.torch.device_queue import find_queue
 from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.recorder import Recorder

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wattstep import engines, workloads
+from wattstep.record.recorder import _release
 from wattstep.schema.workload import Preparation
 
 Block = Callable[[], float]  # seconds a step
@@ -39,6 +40,17 @@ def shown(ratios: list[float]) -> str:
     """For a table."""
     middle, low, high = interval(ratios)
     return f"{middle:+7.2%} ({low:+.2%} to {high:+.2%})"
+
+
+def abandon(recorder: Any) -> int:
+    """Ends a recording without writing its tables; returns how many ticks were sampled."""
+    recorder._sampling.stop()
+    recorder._state = "closed"
+    recorder.steps.close()
+    ticks = (recorder.path / "journal" / "ticks.bin").stat().st_size // 32
+    recorder._lock.release()
+    _release(recorder)
+    return int(ticks)
 
 
 class Blocks:

@@ -39,9 +39,10 @@ import numpy as np
 import torch
 from torch.optim import optimizer as torch_optimizer
 
+from pairs import abandon
 from wattstep import workloads
 from wattstep.engines.torch.trainer import TorchTrainer
-from wattstep.record.recorder import Recorder, _release
+from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Mark, ignore_phase
 from wattstep.schema.workload import Preparation
 from wattstep.train.listener import ScriptListener
@@ -171,17 +172,6 @@ class Hooked:
             for place in [x for m in modules for x in (m._forward_pre_hooks, m._forward_hooks)]:
                 self.own.append((place, dict(place)))
                 place.clear()
-
-
-def abandon(recorder: Any) -> int:
-    """Ends a recording without writing its tables; returns how many ticks were sampled."""
-    recorder._sampling.stop()
-    recorder._state = "closed"
-    recorder.steps.close()
-    ticks = (recorder.path / "journal" / "ticks.bin").stat().st_size // 32
-    recorder._lock.release()
-    _release(recorder)
-    return int(ticks)
 
 
 def quadruples(step: dict[bool, Step], switch: Callable[[bool], object], seconds: float) -> Any:

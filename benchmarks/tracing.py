@@ -21,8 +21,7 @@ from pathlib import Path
 
 import torch
 
-from pairs import Blocks, interval, shown
-from recording import abandon
+from pairs import Blocks, abandon, interval, shown
 from wattstep import load
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import WANTED

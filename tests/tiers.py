@@ -67,6 +67,10 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_doors.py::test_a_training_here_does_not_pass_through_the_room_for_other_devices": (
             "trainings, each in a process of its own"
         ),
+        "engines/test_mnn_training.py": "exports networks, and trains them with torch in float64",
+        "engines/test_executorch.py": "exports networks, and trains them with torch in float64",
+        "engines/test_mlx.py": "exports networks, and trains them with torch in float64",
+        "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_torch_capture.py": "captures networks",
         "engines/test_torch_compile.py::test_engine_and_option_are_one_configuration_which_tells_what_compiling_took": (
             "compiles models"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -232,6 +233,7 @@ def predict(
     lora: int | None = None,
     offload: bool = False,
     like: Sequence[Run | RunPath] = (),
+    data_time: float = 0.0,
 ) -> Prediction:
     """Predicts what training a module costs on a device that is not here; nothing of it runs.
 
@@ -253,6 +255,7 @@ def predict(
         lora: Rank of the updates of linear layers that alone train; None: none.
         offload: Whether activations leave memory until the backward pass.
         like: Recorded runs of workloads on the same device, or their folders, that correct the prediction.
+        data_time: Time in s in which one sample is read and prepared, which the step has to wait for.
 
     Returns:
         The prediction: `fits()`, `step_time`, `system_memory`, `energy_per_step`, `report()`, ...
@@ -280,6 +283,9 @@ def predict(
     )
     captured = engines.find("torch").capture(source, preparation, precision, evaluated=True)
     predictor = predictor_for(captured, where, engine=engine, precision=precision, mode=mode)
+    if not 0 <= data_time < inf:
+        raise InvalidValueError(f"data_time={data_time!r}: seconds, from 0 on", id="out-of-range")
+    predictor.sample_s = data_time
     if like:
         from wattstep.run import load
         from wattstep.train.evidence import learn_from

@@ -14,15 +14,22 @@ from tests.refusals import refused
 
 from wattstep import devices
 from wattstep.errors import InvalidValueError
-from wattstep.predict import Prediction, predictor_for
-from wattstep.predict.cpu.time import CODES, STARTING
+from wattstep.predict import Prediction, predictor_for, threads
+from wattstep.predict.cpu.time import CODES, KINDS, STARTING
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.like import Error, Evidence, Miss, Recorded
 from wattstep.predict.power import power_of
 from wattstep.schema.figure import Figure, Status
 from wattstep.store import this_device
 from wattstep.train.calibration import calibrate as calibrating
-from wattstep.train.calibration.fitting import fit, fit_memory, fit_time, peak_of, seconds_of
+from wattstep.train.calibration.fitting import (
+    fit,
+    fit_memory,
+    fit_time,
+    parallel_share,
+    peak_of,
+    seconds_of,
+)
 from wattstep.train.calibration.power import described
 from wattstep.train.calibration.probe import Probe, ProbeSettings
 from wattstep.train.calibration.storage import write_and_read
@@ -130,10 +137,27 @@ class Killed(BaseException):
     """What no handler of errors stops."""
 
 
-def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: int = 99) -> object:
+def shared(one: Probe, settings: ProbeSettings) -> Probe:
+    """The same with two threads that halve four fifths of what its operations take beside 1 us."""
+    starts = 1e-6 * len(one.rows)
+    whole = sum(row[-1] for row in one.rows)
+    seconds = one.seconds - 0.8 / 2 * (whole - starts)
+    return replace(one, settings=settings, steps=(seconds,))
+
+
+def calibrate(
+    out: Path,
+    measured: list[str],
+    *,
+    resume: bool = False,
+    dies_at: int = 99,
+    threaded: tuple[str, ...] = (),
+) -> object:
     def measure(settings: ProbeSettings) -> Probe:
         if len(measured) == dies_at:
             raise Killed
+        if settings.threads > 1:
+            return shared(probe(settings.workload, WORKLOADS.index(settings.workload)), settings)
         measured.append(settings.workload)
         return probe(settings.workload, WORKLOADS.index(settings.workload))
 
@@ -144,6 +168,7 @@ def calibrate(out: Path, measured: list[str], *, resume: bool = False, dies_at: 
         probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
         measure=measure,
         ceilings=False,
+        threaded=[ProbeSettings(workload=name, batch_size=4, threads=2) for name in threaded],
         power=lambda: described({"mean_power": WATTS, "idle_power": {"before": IDLE_WATTS}}),
         storage=lambda folder: {
             "start": [3.0, 2.0, 4.0],
@@ -208,6 +233,37 @@ def test_what_is_no_step_takes_the_time_that_disk_and_start_were_measured_to_tak
     assert float(times["reloading"]) == pytest.approx(2 * WEIGHTS / 450e6)
     assert times["saving"].low == pytest.approx(2 * WEIGHTS / 110e6)
     assert set(predicted.report(workload="").metrics["time_by_stage"]) == set(times)
+
+
+def test_the_share_that_threads_divide_is_found_from_steps_with_both(tmp_path: Path) -> None:
+    one = probe(WORKLOADS[0], 0)
+    kinds = {kind: {"launch_s": 1e-6} for kind in KINDS}
+    many = shared(one, ProbeSettings(workload=WORKLOADS[0], batch_size=4, threads=2))
+    assert parallel_share(one, many, kinds) == pytest.approx(0.8, rel=0.01)
+    assert parallel_share(one, replace(one, settings=many.settings), kinds) == 0
+    calibrate(tmp_path / "mine.toml", [], threaded=tuple(WORKLOADS[:2]))
+    device = devices.find(str(tmp_path / "mine.toml"))
+    share = threads.parallel_share(device, cpu_values(device, None, "fp32").engine)
+    assert share.basis == "calibration"
+    assert share.value == pytest.approx(0.8, abs=0.1)
+    assert share.low < share.value < share.high
+
+
+def test_threads_shorten_what_operations_compute_and_not_their_start(tmp_path: Path) -> None:
+    calibrate(tmp_path / "mine.toml", [])
+    device = devices.find(str(tmp_path / "mine.toml"))
+    two = replace(device, processors={"cpu": replace(device.processors["cpu"], cores=2)})
+    one, both = predictor_for(family(), two), predictor_for(family(), two).with_threads(2)
+    graph = one.captured.at(4)
+    work, alone = one.timed(graph, 0.0)
+    _, shared = both.timed(graph, 0.0)
+    values = one.fitted.values
+    starts = np.array([values[KINDS[code]]["launch_s"] for code in work.kinds])
+    expected = starts + (0.15 + 0.85 / 2) * (alone.operations - starts)
+    assert shared.operations == pytest.approx(np.where(alone.operations == 0, 0, expected))
+    assert shared.between == alone.between
+    assert both.at(4).reach["step_time"] > one.at(4).reach["step_time"]
+    assert both.at(4).load["cpu"] == 1.0
 
 
 def test_a_file_is_written_and_read_and_gone(tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.predicting.plain_arena import PlainArena
 
 from wattstep.predict.cpu.arena import Arena, chunk_size
 from wattstep.predict.cpu.memory import layouts_of, replay, takes_onednn
@@ -147,3 +152,50 @@ def test_a_convolution_takes_copies_of_input_weights_and_output() -> None:
 )
 def test_torch_gives_onednn_what_is_large(changes: dict[str, object], taken: bool) -> None:
     assert takes_onednn(convolution(**changes)) is taken
+
+
+SIZES = (8, 24, 56, 96, 176, 488, 824, 1000, 1040, 1100, 2144, 5000, 70_000, 300_000, 1_500_000)
+
+
+@given(
+    st.sampled_from([128 << 10, 1_000_000, NEVER_MAPPED]),
+    st.lists(st.tuples(st.sampled_from(SIZES), st.booleans(), st.integers(0, 3)), max_size=300),
+)
+def test_blocks_are_those_of_the_plain_rules(
+    threshold: int, requests: list[tuple[int, bool, int]]
+) -> None:
+    quick, plain = Arena(threshold), PlainArena(threshold)
+    held: list[int] = []
+    for size, aligned, released in requests:
+        name = "allocate_aligned" if aligned else "allocate"
+        block = getattr(plain, name)(size)
+        assert getattr(quick, name)(size) == block
+        held.append(block)
+        for _ in range(min(released - 1, len(held))):  # as often one less as one more
+            gone = held.pop(-1 if released == 2 else len(held) // 2)
+            quick.release(gone)
+            plain.release(gone)
+        told = (quick.resident, quick.peak, quick.fresh)
+        assert told == (plain.resident, plain.peak, plain.fresh)
+
+
+def test_blocks_of_a_long_training_are_those_of_the_plain_rules() -> None:
+    random = Random(0)
+    quick, plain = Arena(1_000_000), PlainArena(1_000_000)
+    held: list[int] = []
+    for _ in range(3000):
+        if not held or random.random() < 0.52:
+            size, aligned = random.choice(SIZES), random.random() < 0.6
+            name = "allocate_aligned" if aligned else "allocate"
+            held.append(getattr(plain, name)(size))
+            assert getattr(quick, name)(size) == held[-1]
+        else:
+            gone = held.pop(random.choice([-1, 0, random.randrange(len(held))]))
+            quick.release(gone)
+            plain.release(gone)
+    chunks = [chunk_size(size) for size in SIZES]
+    assert quick.allocate_chunks(chunks) == [plain.allocate(size) for size in SIZES]
+    quick.release_all(held)
+    for block in held:
+        plain.release(block)
+    assert (quick.resident, quick.peak, quick.fresh) == (plain.resident, plain.peak, plain.fresh)

@@ -61,7 +61,7 @@ def plan(
         str,
         typer.Option(
             help="What is searched although it changes the mathematics of the training: batch, precision, "
-            "optimizer, freeze (the last layers alone), lora; or offload, whose rate no device's file has. "
+            "optimizer, freeze (the last layers alone), lora; or offload, at a rate that is assumed. "
             "Without it only what trains the same is searched.",
             metavar="NAME,...",
         ),

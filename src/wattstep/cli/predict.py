@@ -42,7 +42,7 @@ EngineName = Annotated[
 @with_settings(
     "batch", "accumulate", "input_", "classes", "image_size",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
-    "precision", "mode", "engine", "like", "json", "quiet",
+    "precision", "mode", "engine", "like", "data_time", "json", "quiet",
 )  # fmt: skip
 def predict(
     what: Annotated[
@@ -89,6 +89,14 @@ def predict(
             autocompletion=completing.runs,
         ),
     ] = None,
+    data_time: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="In which one sample is read and prepared, e.g. 3ms: added to the step. Without it a workload's "
+            "own operations count, and nothing of FILE.py:make.",
+            metavar="TIME",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **given: Any,
@@ -97,6 +105,7 @@ def predict(
     from wattstep import devices, engines
     from wattstep.cli.progress import stages_of
     from wattstep.predict import check_device, predictor_for
+    from wattstep.schema.settings import parse_duration
     from wattstep.schema.workload import Preparation
     from wattstep.store import this_device
     from wattstep.train.strategies import MemoryStrategies
@@ -131,6 +140,7 @@ def predict(
             predictor = predictor_for(
                 captured, device, engine=engine, precision=precision, mode=mode
             )
+            predictor.sample_s = 0.0 if data_time is None else parse_duration(data_time)
             if like:
                 from wattstep.run import load
                 from wattstep.train.evidence import learn_from

@@ -121,7 +121,9 @@ def run(
             plan, names, batch, precision, given, partial(is_given, context)
         )
     if given["exported"] is not None:
+        given["rate_rule"] = rate_rule
         names, batch = follow_export(names, batch, given, partial(is_given, context))
+        rate_rule = given.pop("rate_rule")
     if not names:
         raise InvalidValueError(
             "which workload? `wattstep suite` lists them, --plan and --from have their own",

@@ -22,6 +22,7 @@ ENGINES: Final = Registry(
         "mnn": "wattstep.engines.mnn.engine:ENGINE",
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
         "executorch": "wattstep.engines.executorch.engine:ENGINE",
+        "mlx": "wattstep.engines.mlx.engine:ENGINE",
     },
 )
 

@@ -171,7 +171,10 @@ class Estimator:
     def _predictor(self, configuration: Configuration) -> AnyPredictor:
         key = replace(configuration, batch=1)
         if key not in self._predictors:
-            if configuration.mode is not None:
+            if configuration.threads is not None:
+                as_it_is = self._predictor(replace(configuration, threads=None))
+                self._predictors[key] = as_it_is.with_threads(configuration.threads)
+            elif configuration.mode is not None:
                 as_it_is = self._predictor(replace(configuration, mode=None))
                 self._predictors[key] = as_it_is.in_mode(configuration.mode)
             else:

@@ -403,7 +403,7 @@ class Plan:
             [] if start else ["starting the framework, which the device's file does not know"]
         )
         lines.append(
-            f"left out: {'; '.join([*left_out, 'reading and preparing data, evaluations'])}"
+            f"left out: {'; '.join([*left_out, 'what reading data takes beside its operations, evaluations'])}"
         )
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
-from wattstep.predict import check_device
+from wattstep.predict import check_device, threads_of
 from wattstep.predict.mnn.values import trains_with_mnn
+from wattstep.predict.threads import numbers_up_to
 from wattstep.schema.workload import OptimizerSettings, Preparation
 
 LARGEST_BATCH: Final = 1024  # samples of an update that --allow batch looks at
@@ -32,6 +33,7 @@ class Configuration:
         optimizer: As `OptimizerSettings.parse` takes it; None: the workload's own.
         precision: Of the training.
         mode: Power mode of the device; None: the one that its file is of.
+        threads: Of the CPU that trains; None: a GPU does.
     """
 
     batch: int
@@ -43,6 +45,7 @@ class Configuration:
     optimizer: str | None = None
     precision: str = "fp32"
     mode: str | None = None
+    threads: int | None = None
 
     @property
     def samples_per_update(self) -> int:
@@ -133,6 +136,20 @@ def _modes(question: Question) -> tuple[str | None, ...]:
     return (None, *(name for name, mode in modes if mode.cores or mode.clocks or mode.memory_clock))
 
 
+def _threads(question: Question) -> tuple[int | None, ...]:
+    """Those that values are of, then others up to all cores; None alone where a GPU trains."""
+    own = threads_of(question.device, question.engine)
+    if own is None:
+        return (None,)
+    cpus = [each for each in question.device.processors.values() if each.kind == "cpu"]
+    numbers = numbers_up_to(sum(each.cores for each in cpus))
+    return (own, *(number for number in numbers if number != own))
+
+
+def _threads_words(number: int | None) -> str:
+    return "" if number is None else f"{number} thread{'s' * (number > 1)}"
+
+
 def _switch(word: str) -> Callable[[Any], str]:
     return lambda value: word if value else ""
 
@@ -184,11 +201,12 @@ DIMENSIONS: Final = (
         values=_precisions,
         allow="precision",
     ),
+    Dimension(name="threads", words=_threads_words, values=_threads),
     Dimension(name="mode", words=_counted("mode {}"), values=_modes),
 )
 UNTIMED: Final = "offload"
 # What changes the mathematics of a training, by the name under which a user allows it; and what
-# trains the same, of which no device's file has the rate.
+# trains the same, at a rate that is assumed.
 ALLOWED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "batch": "another number of samples an update",
@@ -196,7 +214,7 @@ ALLOWED: Final[Mapping[str, str]] = MappingProxyType(
         "optimizer": "another optimizer",
         "freeze": "the last layers alone",
         "lora": "low-rank updates of linear layers alone",
-        UNTIMED: "activations in files or the host's memory, whose rate no device's file has",
+        UNTIMED: "activations in files or the host's memory, at a rate that is assumed",
     }
 )
 
@@ -240,7 +258,7 @@ def _sizes(question: Question) -> Iterator[tuple[int, int]]:
 
 
 # Fields of a configuration that may have no value.
-_OPTIONAL: Final = ("mode", "optimizer", "train_last", "lora")
+_OPTIONAL: Final = ("mode", "optimizer", "train_last", "lora", "threads")
 
 
 def parse_configuration(text: str, base: Configuration) -> dict[str, Any]:

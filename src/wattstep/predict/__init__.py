@@ -21,6 +21,7 @@ __all__ = [
     "Predictor",
     "check_device",
     "predictor_for",
+    "threads_of",
 ]
 
 AnyPredictor = Predictor | CpuPredictor | MnnPredictor
@@ -71,6 +72,18 @@ def check_device(
         return
     values = fitted_values if _has_gpu(device) else cpu_values
     values(device if mode is None else in_mode(device, mode), engine, precision)
+
+
+def threads_of(device: Device, engine: str | None) -> int | None:
+    """Threads that a device's values for its CPU are of; None where a GPU trains.
+
+    Args:
+        device: As of `predictor_for`.
+        engine: Likewise.
+    """
+    if trains_with_mnn(device, engine):
+        return MnnPredictor.threads
+    return None if _has_gpu(device) else CpuPredictor.threads
 
 
 def _has_gpu(device: Device) -> bool:

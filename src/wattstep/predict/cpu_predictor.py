@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, log
+from math import hypot, inf, log
 from typing import Final
 
 from wattstep.devices.modes import in_mode
@@ -30,15 +30,17 @@ from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
+from wattstep.predict.threads import UNMEASURED, left_of, parallel_share, spread_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
 # By which stages beside the steps may be off more than these: what five trainings were off, which nothing was
 # fitted to (docs/predict-here.md). What is there while it saves depends on what an evaluation left.
+THREADS_SPREAD: Final = log(1.05)  # of memory with more threads, which nobody measured
 LIFE_REACH: Final = {EVALUATION: log(1.07), SAVING: log(1.14), RELOADING: log(1.05)}
 
 
 class CpuPredictor(BatchSearch):
-    """Predicts one training on one device's CPU, with one thread.
+    """Predicts one training on one device's CPU, with one thread (see `with_threads`).
 
     Args:
         captured: Its step at any batch size.
@@ -52,7 +54,7 @@ class CpuPredictor(BatchSearch):
     """
 
     processor = "cpu"
-    threads = 1
+    threads: int = 1
 
     def __init__(
         self,
@@ -92,13 +94,24 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         graph = self.captured.at(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
+        reach, share = dict(fitted.reach), parallel_share(fitted.device, fitted.engine)
+        if self.threads > 1:
+            reach["step_time"] = hypot(reach["step_time"], spread_of(share, self.threads))
+            reach["system"] = hypot(reach["system"], THREADS_SPREAD)
         life = self.life(batch_size)
-        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *self._unknown(graph)]
+        notes = [
+            *fitted.notes,
+            *graph.notes,
+            *offload_notes(graph, fitted.device),
+            *self._unknown(graph),
+        ]
         notes += life_notes(life, fitted.usable.value)
+        if self.threads > 1 and share.basis == "estimate":
+            notes.append(UNMEASURED.format(number=self.threads, share=100 * share.value))
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         bandwidth = fitted.cpu.bandwidth or self.device.memory.bandwidth
-        load = {"cpu": 1 / max(1, fitted.cpu.cores)}
+        load = {"cpu": min(1.0, self.threads / max(1, fitted.cpu.cores))}
         if bandwidth is not None:
             beyond = float(work.features[:, 3].sum())
             load["memory"] = min(1.0, beyond / bandwidth.value / time.total)
@@ -114,7 +127,7 @@ class CpuPredictor(BatchSearch):
             fits_with=self.fits_with(batch_size),
             power=power_of(fitted.device.power, load),
             load=load,
-            reach=fitted.reach,
+            reach=reach,
             within=True,
             fitted=fitted.fitted,
             notes=tuple(notes),
@@ -126,8 +139,14 @@ class CpuPredictor(BatchSearch):
 
     def timed(self, graph: StepGraph, fresh: float) -> tuple[CpuWork, CpuTime]:
         """Work and time of a step, within which the system gives so many bytes of pages."""
-        work = work_of(graph, cache=self.fitted.values["step"]["cache"])
-        return work, step_time(work, graph, self.fitted.values, fresh=fresh)
+        fitted = self.fitted
+        work = work_of(graph, cache=fitted.values["step"]["cache"], threads=self.threads)
+        share = parallel_share(fitted.device, fitted.engine)
+        left = left_of(share.value, self.threads)
+        return work, step_time(work, graph, fitted.values, fresh=fresh, left=left)
+
+    def _forget(self) -> None:
+        self._replayed = {}
 
     def life(self, batch_size: int) -> Life:
         """Resident memory of the process in B by stage of its life: the most within it.
@@ -163,7 +182,7 @@ class CpuPredictor(BatchSearch):
             if graph is None:
                 return None
             threshold = int(self.fitted.values["memory"]["threshold"])
-            self._replayed[-size] = replay(graph, threshold=threshold)
+            self._replayed[-size] = replay(graph, threshold=threshold, threads=self.threads)
         return self._replayed[-size]
 
     def life_of_steps(self, batch_size: int) -> dict[str, float]:
@@ -180,7 +199,9 @@ class CpuPredictor(BatchSearch):
     def _growth(self, batch_size: int) -> Growth:
         if batch_size not in self._replayed:
             threshold = int(self.fitted.values["memory"]["threshold"])
-            self._replayed[batch_size] = replay(self.captured.at(batch_size), threshold=threshold)
+            self._replayed[batch_size] = replay(
+                self.captured.at(batch_size), threshold=threshold, threads=self.threads
+            )
         return self._replayed[batch_size]
 
     def _prepared(self, graph: StepGraph) -> float:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wattstep.devices.table import Device, Value
 from wattstep.predict.cpu.time import CpuTime
+from wattstep.predict.data import READING, UNTOLD
 from wattstep.predict.fitted import widened
 from wattstep.predict.life import FRAMEWORK, Life, held_of, times_of
 from wattstep.predict.like import Correction
@@ -77,6 +78,7 @@ class Prediction:
         processor: On which it trains, "cuda" or "cpu".
         corrected_by: Recorded runs that corrected it, in words; "": none did.
         life: Most memory in B, counted as `system_memory` is, in each stage of a training's life; None: not known.
+        reading: Time of the data phase in s that is in no operation of `graph`.
         life_reach: What stages may be off by more than steps, as logarithms.
     """
 
@@ -99,6 +101,14 @@ class Prediction:
     corrected_by: str = ""
     life: Life = field(default_factory=dict)
     life_reach: Mapping[str, float] = field(default_factory=dict)
+    reading: float = 0.0
+
+    def with_data(self, seconds: float) -> Prediction:
+        """With so much more time of reading and preparing data; what it draws then is taken to be the same."""
+        if not seconds:
+            known = self.graph.data_known or self.reading
+            return self if known else replace(self, notes=(*self.notes, UNTOLD))
+        return replace(self, time=self.time.with_data(seconds), reading=self.reading + seconds)
 
     def corrected(
         self, corrections: Mapping[str, Correction], by: str, notes: tuple[str, ...]
@@ -129,6 +139,7 @@ class Prediction:
             self,
             time=self.time.scaled(longer),
             operation_seconds=longer * self.operation_seconds,
+            reading=longer * self.reading,
             memory=replace(memory, reserved=reserved, used=used),
             power=power,
             reach={**self.reach, **reach},
@@ -402,7 +413,7 @@ class Prediction:
                     "energy_per_token": energy_per_token(per_sample, tokens_per_sample),
                 }
             )
-        waits = max(0.0, self.time.total - float(self.operation_seconds.sum()))
+        waits = max(0.0, self.time.total - self.reading - float(self.operation_seconds.sum()))
         return RunReport(
             run=f"{workload}-batch-{self.batch_size}-on-{self.device.name}",
             workload=workload,
@@ -426,7 +437,8 @@ class Prediction:
             phases=self._rows(("phase",)),
             kinds=self._rows(("kind",)),
             unattributed={
-                HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits))
+                HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits)),
+                **({READING: Figures(self._costs(self.reading))} if self.reading else {}),
             },
         )
 

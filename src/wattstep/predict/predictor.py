@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import inf, log
+from math import hypot, inf, log
 from typing import Final
 
 import numpy as np
@@ -12,8 +12,9 @@ import numpy as np
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.data import SPREAD, host_seconds
 from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
-from wattstep.predict.fitted import TENSOR_EFFICIENCY, fitted_values
+from wattstep.predict.fitted import TENSOR_EFFICIENCY, Fitted, fitted_values
 from wattstep.predict.life import (
     BESIDE,
     EVALUATION,
@@ -22,6 +23,7 @@ from wattstep.predict.life import (
     RELOADING,
     SAVING,
     STEADY,
+    Held,
     Life,
     held_of,
     life_notes,
@@ -41,12 +43,60 @@ from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
-from wattstep.schema.step_graph import StepFamily, StepGraph
+from wattstep.schema.step_graph import StepFamily
 
 BESIDE_SPREAD: Final = log(
     1.25
 )  # by which stages beside the steps may be off more, which nobody measured
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
+
+
+class _Step:
+    """What of a prediction at one batch size no power mode changes, each part once it is asked for.
+
+    Args:
+        captured: The step at any batch size.
+        batch_size: Of it.
+        fitted: Values of the device in any mode.
+    """
+
+    def __init__(self, captured: StepFamily, batch_size: int, fitted: Fitted) -> None:
+        self._captured, self._batch_size, self._fitted = captured, batch_size, fitted
+        self.graph = captured.at(batch_size)
+
+    @cached_property
+    def work(self) -> Work:
+        """Its kernels."""
+        fitted = self._fitted
+        return work_of(self.graph, element=fitted.element, gradients_stay=fitted.gradients_stay)
+
+    @cached_property
+    def outside(self) -> list[str]:
+        """What of it is out of the range of the fit."""
+        return out_of_range(self.graph)
+
+    @cached_property
+    def reserved(self) -> Reserved:
+        """Its memory."""
+        return replay(self.graph, gradients_stay=self._fitted.gradients_stay)
+
+    @cached_property
+    def held(self) -> Held:
+        """What it finds there."""
+        return held_of(self.graph)
+
+    @cached_property
+    def evaluation(self) -> float | None:
+        """Bytes that an evaluation reserves; None where it is not known."""
+        try:
+            forward = self._captured.evaluation_at(
+                self._captured.small.evaluation_batch or self._batch_size
+            )
+        except InvalidValueError:  # of a capture
+            return None
+        if forward is None:
+            return None
+        return evaluation_reserved(forward, self.graph, gradients_stay=self._fitted.gradients_stay)
 
 
 class Predictor(BatchSearch):
@@ -78,10 +128,10 @@ class Predictor(BatchSearch):
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
         self._device, self._engine = device, engine
         self.fitted = fitted_values(self.device, engine, precision)
-        self._replayed: dict[int, Reserved] = {}
+        self._steps: dict[int, _Step] = {}
 
     def in_mode(self, mode: str | None) -> Predictor:
-        """The same in another power mode of the device, of which memory knows nothing: it is replayed once.
+        """The same in another power mode of the device, which changes no work and no memory: these are found once.
 
         Raises:
             InvalidValueError: It has no such mode.
@@ -89,7 +139,7 @@ class Predictor(BatchSearch):
         other = Predictor(
             self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
         )
-        other._replayed = self._replayed
+        other._steps = self._steps
         return other
 
     @cached_property
@@ -110,13 +160,16 @@ class Predictor(BatchSearch):
         """As `BatchSearch.at`."""
         self.check_batch(batch_size)
         fitted = self.fitted
-        graph = self.captured.at(batch_size)
-        work, time = self._timed(graph)
-        life = self.life(batch_size)
-        shares, outside = strange_shares(graph, work, time, fitted.values), out_of_range(graph)
+        step = self._step(batch_size)
+        graph, work, outside = step.graph, step.work, step.outside
+        time, life = self._timed(work), self.life(batch_size)
+        shares = strange_shares(graph, work, time, fitted.values)
+        start = fitted.values["step"]["forward_start_s"]
+        data = host_seconds(graph, fitted.device, start_s=start)
         beyond = notes_beyond(shares, outside)
         reach = reach_beyond(fitted.reach, shares, outside)
-        notes = [*fitted.notes, *graph.notes, *offload_notes(graph), *beyond]
+        reach["step_time"] = hypot(reach["step_time"], SPREAD * data / (time.total + data))
+        notes = [*fitted.notes, *graph.notes, *offload_notes(graph, fitted.device), *beyond]
         notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
@@ -127,6 +180,7 @@ class Predictor(BatchSearch):
         cores = (
             sum(each.cores for each in fitted.device.processors.values() if each.kind == "cpu") or 4
         )
+        time = time.with_data(data)
         load = {
             "gpu": time.device / time.total,
             "memory": min(1.0, moved / fitted.bandwidth / time.total),
@@ -151,6 +205,7 @@ class Predictor(BatchSearch):
             notes=tuple(notes),
             life=life,
             life_reach=dict.fromkeys(BESIDE, BESIDE_SPREAD),
+            reading=data,
         )
         return self._corrected(prediction)
 
@@ -160,20 +215,12 @@ class Predictor(BatchSearch):
         Segments that steps reserved stay. A checkpoint passes the host's memory, which counts where the
         GPU shares it: tensor by tensor when it is saved, as a whole when it is read.
         """
-        graph = self.captured.at(batch_size)
-        held, steps = held_of(graph), self._memory(batch_size)
+        step, steps = self._step(batch_size), self._memory(batch_size)
+        held, evaluation = step.held, step.evaluation
         shared = float(self.device.memory.unified)
-        size = self.captured.small.evaluation_batch or batch_size
-        try:
-            forward = self.captured.evaluation_at(size)
-        except InvalidValueError:  # of a capture
-            forward = None
         evaluated = None
-        if forward is not None:
-            reserved = evaluation_reserved(
-                forward, graph, gradients_stay=self.fitted.gradients_stay
-            )
-            evaluated = self._used(max(steps.reserved, reserved))
+        if evaluation is not None:
+            evaluated = self._used(max(steps.reserved, evaluation))
         return {
             FRAMEWORK: self.fitted.floor.value,
             PREPARED: self._used(held.model),
@@ -192,32 +239,29 @@ class Predictor(BatchSearch):
             products=self._products,
         )
 
-    def _timed(self, graph: StepGraph) -> tuple[Work, StepTime]:
+    def _step(self, batch_size: int) -> _Step:
+        if batch_size not in self._steps:
+            self._steps[batch_size] = _Step(self.captured, batch_size, self.fitted)
+        return self._steps[batch_size]
+
+    def _timed(self, work: Work) -> StepTime:
         fitted = self.fitted
-        work = work_of(graph, element=fitted.element, gradients_stay=fitted.gradients_stay)
-        time = step_time(
+        return step_time(
             work,
             fitted.values,
             peak=fitted.peak,
             bandwidth=fitted.bandwidth,
             tensor=fitted.tensor,
         )
-        return work, time
 
-    def _reach(self, graph: StepGraph) -> float:
+    def _reach(self, batch_size: int) -> float:
         """Of the reserved memory."""
-        shares = strange_shares(graph, *self._timed(graph), self.fitted.values)
-        return reach_beyond(self.fitted.reach, shares, out_of_range(graph))["reserved"]
-
-    def _reserved(self, batch_size: int) -> Reserved:
-        if batch_size not in self._replayed:
-            self._replayed[batch_size] = replay(
-                self.captured.at(batch_size), gradients_stay=self.fitted.gradients_stay
-            )
-        return self._replayed[batch_size]
+        step = self._step(batch_size)
+        shares = strange_shares(step.graph, step.work, self._timed(step.work), self.fitted.values)
+        return reach_beyond(self.fitted.reach, shares, step.outside)["reserved"]
 
     def _memory(self, batch_size: int) -> Memory:
-        fitted, reserved = self.fitted, self._reserved(batch_size)
+        fitted, reserved = self.fitted, self._step(batch_size).reserved
         used = self._used(reserved.reserved)
         return Memory(
             allocated=float(reserved.allocated),
@@ -229,13 +273,13 @@ class Predictor(BatchSearch):
 
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
-        return self._fits(batch_size, self._reach(self.captured.at(batch_size)))
+        return self._fits(batch_size, self._reach(batch_size))
 
     def _fits(self, batch_size: int, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("reserved", batch_size, reach)
         return training_fits(
-            self._reserved(batch_size).reserved * corrected.factor,
+            self._step(batch_size).reserved.reserved * corrected.factor,
             corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from math import expm1
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
@@ -25,6 +26,7 @@ from wattstep.predict.like import (
 from wattstep.predict.prediction import Prediction
 from wattstep.schema.step_graph import StepFamily
 
+S = TypeVar("S", bound="BatchSearch")
 EACH_CAPTURED: Final = (
     "its operations or their sizes do not grow in proportion to the batch: each batch size is captured by "
     "itself, and the largest that fits is known to an eighth"
@@ -45,16 +47,20 @@ class BatchSearch(ABC):
         captured: Its step at any batch size.
         device: Where it would train, in its power mode.
         precision: Of the training.
+
+    Attributes:
+        sample_s: Time in s in which one sample is read and prepared beside what its operations take; 0: not known.
     """
 
     processor: ClassVar[str]
-    threads: ClassVar[int | None]
+    threads: int | None
 
     def __init__(self, captured: StepFamily, device: Device, precision: str) -> None:
         self.captured = captured
         self.device = device
         self.precision = precision
         self.evidence = Evidence()
+        self.sample_s = 0.0
 
     @cached_property
     def network(self) -> Network:
@@ -82,6 +88,30 @@ class BatchSearch(ABC):
             raise InvalidValueError(
                 f"batch {batch_size:,}: it must be from 1 to {LARGEST:,}", id="out-of-range"
             )
+
+    def with_threads(self: S, number: int) -> S:
+        """The same with another number of threads.
+
+        Raises:
+            InvalidValueError: It has none to choose, or fewer cores.
+        """
+        if number == self.threads:
+            return self
+        cores = sum(each.cores for each in self.device.processors.values() if each.kind == "cpu")
+        if self.threads is None or not 1 <= number <= cores:
+            raise InvalidValueError(
+                f"threads {number}: {self.device.name} trains on its GPU"
+                if self.threads is None
+                else f"threads {number}: {self.device.name} has {cores} cores",
+                id="out-of-range",
+            )
+        other = copy(self)
+        other.threads = number
+        other._forget()
+        return other
+
+    def _forget(self) -> None:  # noqa: B027  # most have nothing to forget
+        """Nothing that was computed goes on to another number of threads."""
 
     def learn(self, evidence: Evidence) -> None:
         """Corrects predictions from now on by recorded trainings on this device, in this mode."""
@@ -121,7 +151,8 @@ class BatchSearch(ABC):
         return correction(error, self.evidence.misses.get(quantity, ()), self.sharing[quantity])
 
     def _corrected(self, prediction: Prediction) -> Prediction:
-        """The prediction with what was learned; whether it fits stays as it is."""
+        """The prediction with its data and what was learned; whether it fits stays as it is."""
+        prediction = prediction.with_data(self.sample_s * prediction.samples)
         if not self.evidence.trainings:
             return prediction
         corrections = {

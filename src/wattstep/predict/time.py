@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +47,13 @@ class StepTime:
     host: float
     kernels: FloatArray
     phases: Mapping[str, float]
+
+    def with_data(self, seconds: float) -> StepTime:
+        """With so much more of its data phase, in which nothing else runs."""
+        if not seconds:
+            return self
+        phases = {"data": self.phases.get("data", 0.0) + seconds}
+        return replace(self, total=self.total + seconds, phases={**phases, **self.phases, **phases})
 
     def scaled(self, factor: float) -> StepTime:
         """All of it so many times as long."""

@@ -95,6 +95,7 @@ class StepGraph:
         recurrent: Shapes of the recurrent modules by path.
         libraries: Beside the framework's own, those that its process loads and that take memory.
         notes: What a reader must know of how it was captured.
+        data_known: Whether its data phase is that of the training's own data; else random inputs stand for them.
         evaluation: Its forward pass alone, without gradients, as an evaluation makes it; None: not known.
         evaluation_batch: Samples that its evaluation takes at a time; None: as many as a step.
     """
@@ -117,6 +118,7 @@ class StepGraph:
     recurrent: Mapping[str, Recurrent] = field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    data_known: bool = False
     evaluation: StepGraph | None = None
     evaluation_batch: int | None = None
 

@@ -85,6 +85,7 @@ class Tracer(Protocol):
             model: The framework's own object.
             alone: Whether its layers keep their own paths, whatever other models are learned.
         """
+        return None
 
     def layer_marks(
         self,

@@ -82,6 +82,17 @@ def test_a_slow_sensor_is_found_though_one_pause_in_ten_is_long(
     assert found.window.value == pytest.approx(scenario.average_s, abs=5e-4)
 
 
+@pytest.mark.parametrize("seed", [503, 505, 509])
+def test_a_window_between_a_moment_and_a_sample_s_spacing_is_found(seed: int) -> None:
+    """Windows that are a few ms longer or shorter, with another delay, explain the samples in part."""
+    scenario = Scenario(period_s=0.050, average_s=0.020, steps=400)
+    found = told(made := make(scenario, seed))
+    assert found.reason is None
+    assert found.delay.value == pytest.approx(0.0, abs=5e-4)
+    assert found.window.value == pytest.approx(0.020, abs=5e-4)
+    assert covered(found, made) >= 0.9
+
+
 def test_exact_samples_that_exclude_another_shape_of_the_window_tell_nearly_all_kinds() -> None:
     made = make(Scenario(noise=0.0, delay_s=0.005), 200)
     found = told(made)

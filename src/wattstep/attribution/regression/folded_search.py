@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg, ndimage
 
 from wattstep.attribution.regression.evidence import penalized
 from wattstep.attribution.regression.observed import Observed
@@ -23,6 +24,9 @@ MOST_MODES = 40
 RATIOS = (1e-4, 1e-2)  # of noise to spread of powers, relative to all equations together
 FINER = 8  # of them are looked at more closely
 PARTS = 10.0  # of a window that shifts are apart
+MOST_WINDOWS = 250  # that are tried at all shifts at once
+MOST_EVEN = 100  # of these tries are looked at as the others are
+LEAST = 3  # samples: fewer tell nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +70,16 @@ def look(
     def guess(middle: float, width: float, apart: float) -> Guess:
         if width not in templates:
             templates[width] = _template(observed, reached, width, cells)
+        if delay is None:
+            middle = max(middle, observed.delays(width)[0] + width / 2)
         score = _score(templates[width], _folded(observed, middle, width, cells))
         known = 0.0 if observed.counter else width
         return Guess(delay=middle - width / 2, window=known, score=score, apart=apart)
 
-    first = [guess(*each) for each in _tries(observed, windows, scale, delay)]
+    tries = _tries(observed, windows, scale, delay)
+    if window is None and delay is None and not observed.counter:
+        tries += _evenly(observed, reached, scale, cells)
+    first = [guess(*each) for each in tries]
     finer = []
     for begun in _modes(first)[:FINER]:
         wide = windows[0] if observed.counter else begun.window
@@ -114,11 +123,16 @@ def lasting(observed: Observed) -> float:
     return float(half) * observed.seconds
 
 
+def _longest(observed: Observed) -> float:
+    """The longest window that is tried, in s."""
+    return max(2.0 * observed.spacing_s, 0.25)
+
+
 def _windows(observed: Observed, scale: float) -> list[float]:
     spacing = observed.spacing_s
     if observed.counter:
         return [spacing]
-    longest = max(2.0 * spacing, 0.25)
+    longest = _longest(observed)
     shortest = min(scale / 2, longest / 2)
     count = int(np.clip(np.ceil(np.log(longest / shortest) / np.log(1.25)), 2, 24))
     return [0.0, *np.geomspace(shortest, longest, count), spacing]
@@ -140,6 +154,57 @@ def _tries(
             (float(shift) + width / 2, width, step) for shift in np.arange(first, longest, step)
         ]
     return tries
+
+
+def _evenly(
+    observed: Observed, reached: FloatArray, scale: float, cells: int
+) -> list[tuple[float, float, float]]:
+    """Tries as of `_tries`: the best ones if samples came evenly and all steps were alike.
+
+    Valleys of windows are as narrow as operations are short: the windows of `_tries` lie too far
+    apart. If samples came evenly, a correlation around the step would have a window at all shifts.
+    """
+    folded = _folded(observed, observed.seconds / 2, observed.seconds, cells)
+    if folded.counts.sum() < LEAST:
+        return []
+    longest = _longest(observed)
+    windows = np.arange(0.0, longest, max(scale / 2, longest / MOST_WINDOWS))
+    templates = (_template(observed, reached, float(width), cells) for width in windows)
+    scores = np.stack([_at_all_shifts(template, folded) for template in templates])
+    lowest = scores == ndimage.minimum_filter(scores, 3, mode=("nearest", "wrap"))
+    modes = np.argwhere(lowest)[np.argsort(scores[lowest])]
+    tries: list[tuple[float, float, float]] = []
+    for nth, shift in modes:
+        width = float(windows[nth])
+        first, last = (delay + width / 2 for delay in delays_tried(observed, width))
+        # `_folded` was asked about the middle of a step before each sample.
+        middles = np.arange((shift / cells + 0.5) % 1, last / observed.seconds) * observed.seconds
+        tries += [
+            (max(float(middle), first), width, scale / 3)
+            for middle in middles
+            if middle > first - scale
+        ]
+        if len(tries) >= MOST_EVEN:
+            break
+    return tries
+
+
+def _at_all_shifts(template: FloatArray, folded: _Folded) -> FloatArray:
+    """What `_score` would be with the template shifted by each number of cells, if all held as many samples."""
+    cells = len(folded.counts)
+    each = folded.counts.sum() / cells
+    mean = folded.sums / np.maximum(folded.counts, 1.0)
+    square = folded.square + float((each - folded.counts) @ mean**2)
+    gram = template.T @ template
+    ratio = RATIOS[0] * float(np.trace(gram))
+    gram[np.diag_indices(len(gram))] += ratio
+    lower = linalg.cholesky(gram, lower=True)
+    along = linalg.solve_triangular(lower, template.T, lower=True)
+    shifted = np.fft.irfft(np.fft.rfft(mean) * np.fft.rfft(along).conj(), cells)
+    left = np.maximum(square - each * (shifted**2).sum(axis=0), 1e-14 * square + 1e-300)
+    spanned = 2 * np.log(np.diag(lower)).sum() - len(gram) * np.log(ratio)
+    scores: FloatArray = each * cells * np.log(left) + spanned
+    return scores
 
 
 def delays_tried(observed: Observed, window: float) -> tuple[float, float]:
@@ -194,7 +259,7 @@ def _folded(observed: Observed, middle: float, window: float, cells: int) -> _Fo
 def _score(template: FloatArray, folded: _Folded) -> float:
     """-2 log likelihood of all samples; of those outside nothing is known."""
     count = int(folded.counts.sum())
-    if count < 3:
+    if count < LEAST:
         return np.inf
     gram = template.T @ (folded.counts[:, None] * template)
     right, size = template.T @ folded.sums, float(np.trace(gram))

@@ -21,7 +21,7 @@ KERNELS: Final = "kernels.json"
 METHOD: Final = "forward"
 PREFIX: Final = "network.model."
 _REWRITES: Final = (
-    "max pool by comparisons", "average pool", "global average", "batch norm",
+    "max pool by comparisons", "average pool", "global average", "average to size", "batch norm",
 )  # fmt: skip
 NOTES: Final = (
     "ExecuTorch's portable kernels on one thread; its Python runtime needs torch's libraries, which "

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wattstep.engines.executorch.trainer import Program
 from wattstep.engines.marked_tracer import MarkedTracer, Operation, shapes_text
+from wattstep.errors import RecordingError
 from wattstep.formats.etdump import parse
 from wattstep.schema.tracer import Code
 
@@ -55,9 +56,13 @@ class ExecuTorchTracer(MarkedTracer):
             self._program.events(Path(file.name))
             trace = parse(Path(file.name).read_bytes())
         events, names = trace.events, trace.names
-        steps = [i for i in range(len(events)) if names[events.name[i]] == _STEP]
-        if not steps:
-            return []
+        steps = (
+            []
+            if events is None
+            else [i for i in range(len(events)) if names[events.name[i]] == _STEP]
+        )
+        if events is None or not steps:
+            raise RecordingError("ExecuTorch kept no events of the step", id="no-events")
         first, last = (int(each[steps[-1]]) for each in (events.start_ns, events.end_ns))
         begin, end = self._program.called
         self._least, self._most = max(self._least, begin - first), min(self._most, end - last)
@@ -68,7 +73,11 @@ class ExecuTorchTracer(MarkedTracer):
             if names[events.name[i]].startswith(_KERNEL) and events.start_ns[i] >= first
         ]
         if len(calls) != len(self._program.kernels):
-            return []
+            raise RecordingError(
+                f"ExecuTorch told {len(calls)} kernel calls, the program has "
+                f"{len(self._program.kernels)}",
+                id="no-events",
+            )
         return [
             Operation(
                 kernel["name"], int(events.start_ns[i]) + offset, int(events.end_ns[i]) + offset,

@@ -4,12 +4,15 @@ Rounding in float32 differs between engines, and a step of training makes a smal
 larger. So what is allowed is measured, network by network: torch takes the same steps in float32,
 from initial weights that are moved by a rounding error, and what it is off by itself, times
 `FACTOR`, is what an engine may be off. A network that magnifies rounding is judged by its first
-update, parameter by parameter, where nothing has been magnified yet.
+update, parameter by parameter, where nothing has been magnified yet. There a single value that lies
+within rounding of zero before a rectifier may still fall on the other side, which no small error of
+the weights tells: so torch also trains with all kinks moved a little, to either side, and an engine
+may be off by as much, times `OF_KINKS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +23,7 @@ from wattstep.errors import InvalidValueError
 
 STEPS: Final = 10
 FACTOR: Final = 8.0
+OF_KINKS: Final = 2.0
 # Where torch rounds nothing at all an engine that adds in another order still may.
 LEAST_OF_LOSS: Final = 1e-5  # of the loss
 LEAST_OF_UPDATE: Final = 1e-4  # of the update's norm
@@ -52,12 +56,23 @@ class Reference:
         trainable: Names of those that train.
         exact: The course in float64.
         rounded: Courses of torch in float32.
+        kinked: Courses of torch whose kinks (of rectifiers, of maxima) lie a little lower, or higher.
     """
 
     begin: Mapping[str, Array]
     trainable: Sequence[str]
     exact: Course
     rounded: Sequence[Course]
+    kinked: Sequence[Course] = ()
+
+    def spread(self, off: Callable[[Course], float]) -> float:
+        """By how much an engine may be off.
+
+        Args:
+            off: By how much a course of torch's is.
+        """
+        rounded = FACTOR * max(map(off, self.rounded))
+        return max(rounded, OF_KINKS * max(map(off, self.kinked), default=0.0))
 
     def doubt(self, name: str) -> float:
         """Norm by which a parameter may be off since the sign of some gradients is not known.
@@ -73,17 +88,21 @@ class Reference:
             for each in self.rounded
         )
         unknown = int(np.count_nonzero(np.abs(exact) <= noise))
-        farthest = float(np.max(np.abs(self.exact.first[name] - self.begin[name]), initial=0.0))
+        # In float64 nothing may be left of a gradient of which float32 makes a whole step.
+        farthest = max(
+            float(np.max(np.abs(each.first[name] - self.begin[name]), initial=0.0))
+            for each in (self.exact, *self.rounded)
+        )
         return 2 * farthest * float(np.sqrt(unknown))
 
     @property
     def allowed(self) -> list[float]:
         """By how much the loss of each step may be off."""
-        return [
-            FACTOR * max(abs(each.losses[i] - loss) for each in self.rounded)
-            + LEAST_OF_LOSS * max(abs(loss), 1.0)
-            for i, loss in enumerate(self.exact.losses)
-        ]
+        return [self._allowed(i, loss) for i, loss in enumerate(self.exact.losses)]
+
+    def _allowed(self, step: int, loss: float) -> float:
+        spread = self.spread(lambda course: abs(course.losses[step] - loss))
+        return spread + LEAST_OF_LOSS * max(abs(loss), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +200,7 @@ def _off(reference: Reference, course: Course, name: str, *, first: bool) -> flo
 
     exact = reference.exact
     update = (exact.first if first else exact.last)[name] - reference.begin[name]
-    allowed = FACTOR * max(distance(each, exact) for each in reference.rounded)
+    allowed = reference.spread(lambda each: distance(each, exact))
     allowed += LEAST_OF_UPDATE * float(np.linalg.norm(update))
     # A weight itself is rounded when it is stored.
     allowed += float(np.linalg.norm(reference.begin[name])) * float(np.finfo(np.float32).eps)

@@ -20,9 +20,13 @@ from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 
-# MNN passes no gradient through either of the first two, in silence, nor through its own layer
-# normalisation, which its converter makes of a usual one.
-REWRITES: Final = ("flatten", "global average", "layer norm")
+# In MNN 3.6.1 no gradient passes flatten, global pooling, indexing, a conversion of types and the layer normalisation that
+# its converter makes of a usual one; gradients of max pooling are wrong where windows reach beyond
+# the edges; and its GELU is an approximation. None of it is told.
+REWRITES: Final = (
+    "flatten", "global average", "average to size", "local response norm", "layer norm", "padded max pool",
+    "gelu", "index", "float", "attention",
+)  # fmt: skip
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
 Array = npt.NDArray[Any]
 

@@ -30,6 +30,7 @@ LOSS: Final = "loss"
 _CONVERTED: Final = (
     "__matmul_converted"  # what the converter adds where a product became a convolution
 )
+_LAYOUTS: Final = ("Reshape", "ConvertTensor", "Squeeze", "Unsqueeze", "Permute")
 _CONSTANTS: Final = ("Const", "Trainable")
 _GRADIENT: Final = re.compile(r"grad::(.*)(\d)")
 Array = npt.NDArray[Any]
@@ -51,6 +52,12 @@ class GraphOperation:
     type: str
     node: str = ""
     operand: int = -1
+
+
+def read_operations(path: Path) -> dict[str, GraphOperation]:
+    """What `TrainingGraph.save` wrote of its operations, by name."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return {name: GraphOperation(**each) for name, each in document.items()}
 
 
 class TrainingGraph:
@@ -93,11 +100,29 @@ class TrainingGraph:
             self._shape = [int(size) for size in self._scores.shape]
         except TypeError as error:
             raise InvalidValueError("MNN cannot work out its shapes", id="cannot-export") from error
+        values = self._describe(self._scores, "forward", "")
         self._constants = [
-            each
-            for each in self._describe(self._scores, "forward", "")
-            if each.op_type in _CONSTANTS and each.dtype == _expr.float
+            each for each in values if each.op_type in _CONSTANTS and each.dtype == _expr.float
         ]
+        self.parted = self._part([each for each in values if each.op_type == "Permute"])
+
+    def _part(self, permutations: Sequence[Any]) -> int:
+        """Puts a product with one between a convolution and a permutation of what it gives.
+
+        Without it MNN fuses the gradient's layouts into something else, and the gradient of the
+        convolution's weights is wrong.
+        """
+        parted = 0
+        for each in permutations:
+            source = each.inputs[0]
+            while source.op_type in _LAYOUTS:
+                source = source.inputs[0]
+            if source.op_type.startswith("Convolution"):
+                product = each.inputs[0] * self._number(1.0)
+                self._describe(product, "forward", "")
+                each.set_inputs([product])
+                parted += 1
+        return parted
 
     # --- the network ----------------------------------------------------------------------------
 
@@ -321,6 +346,8 @@ class TrainingGraph:
         self._optimizer.save_graph(
             str(folder / GRAPH), [self._runs[0][1]], places, [value for _, value in turned]
         )
+        for output, node in self._nodes.items():  # of operations whose value has no name here
+            self._operations.setdefault(output, GraphOperation(phase="forward", type="", node=node))
         document = {name: asdict(each) for name, each in self._operations.items()}
         (folder / OPERATIONS).write_text(json.dumps(document, indent=0) + "\n", encoding="utf-8")
 

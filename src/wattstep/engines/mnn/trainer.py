@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
-from wattstep.engines.mnn.graph import GRAPH, LOSS, UPDATE
+from wattstep.engines.mnn.graph import GRAPH, LOSS, OPERATIONS, UPDATE, read_operations
 from wattstep.engines.mnn.library import load_mnn, silenced
 from wattstep.engines.mnn.updates import scalars_at
 from wattstep.schema.engine import Engine, Mark
@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 # Called with an operation's tensors and facts: before it, whether it is to run; after it, whether to go on.
 Call = Callable[[Any, Any], bool]
 MEGABYTE: Final = 1 << 20
+_MEMORY: Final = 0  # what to ask a session for, in MNN's numbers
 
 
 class MnnTrainer(ExportedTrainer):
@@ -31,6 +32,7 @@ class MnnTrainer(ExportedTrainer):
 
     Attributes:
         calls: What is called before and after each operation, while a step is traced; else None.
+        graph: What the graph's operations are for, by name.
 
     Raises:
         InvalidValueError: MNN does not take the graph.
@@ -50,11 +52,18 @@ class MnnTrainer(ExportedTrainer):
         self._inputs = self._interpreter.getSessionInputAll(self._session)
         self._loss = self._interpreter.getSessionOutput(self._session, LOSS)
         self._steps_made = 0
+        self.graph = read_operations(folder.file(OPERATIONS))
 
     @property
     def threads(self) -> int:
         """As `Trainer.threads`."""
         return self._threads
+
+    @property
+    def session_bytes(self) -> int:
+        """Memory of the session, as MNN tells it: parameters, state, and all that a step makes."""
+        held: float = self._interpreter.getSessionInfo(self._session, _MEMORY)
+        return round(held * MEGABYTE)
 
     def take(self, batch: Mapping[str, Array], mark: Mark) -> float:
         """As `ExportedTrainer.take`."""

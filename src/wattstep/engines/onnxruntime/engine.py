@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -11,10 +12,12 @@ from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import ExportedTrainer
 from wattstep.engines.onnxruntime.updates import options_of
 from wattstep.errors import MissingPartError
+from wattstep.schema.engine import is_installed
 from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import Preparation, Specification
 
 PACKAGE: Final = "onnxruntime-training-cpu"
+FRONT_END: Final = "onnxruntime.training"
 VERSION: Final = "1.19"  # the last, of 2024; what later ones would do nobody knows
 
 
@@ -27,28 +30,30 @@ class OnnxRuntimeEngine(ExportedEngine):
     requires = ("onnxruntime-training-cpu==1.19.2",)
     writes = "wattstep.engines.onnxruntime.export:write"
 
-    def load(self) -> None:
-        """As `Engine.load`; of the builds of ONNX Runtime one alone trains.
-
-        Raises:
-            MissingPartError: It is not installed, or is another version.
-        """
-        super().load()
+    def missing(self) -> str | None:
+        """As `Engine.missing`; one build of ONNX Runtime alone trains."""
+        how = f'pip install "wattstep[{self.extra}]"'
         try:
             present = version(PACKAGE)
-        except PackageNotFoundError as error:
-            raise MissingPartError(
-                f"the onnxruntime that is installed does not train: {PACKAGE} does, in an environment "
-                'without the other: pip install "wattstep[onnxruntime]"',
-                id="missing-extra",
-            ) from error
+        except PackageNotFoundError:
+            other = " (the onnxruntime that is installed does not train)"
+            return f"{PACKAGE} is not installed{other if is_installed(self.module) else ''}: {how}"
         if not present.startswith(VERSION + "."):
-            raise MissingPartError(
-                f"{PACKAGE} {present} is installed, {VERSION} is needed: "
-                'pip install "wattstep[onnxruntime]"',
-                id="other-engine-version",
-            )
-        import_module(self.module)
+            return f"{PACKAGE} {present} is installed, {VERSION} is needed: {how}"
+        return None
+
+    def load(self) -> None:
+        """As `Engine.load`, without ONNX Runtime's front end for torch, which would import torch."""
+        if (reason := self.missing()) is not None:
+            raise MissingPartError(reason, id="missing-framework")
+        if self.module in sys.modules:
+            return
+        modules: dict[str, Any] = sys.modules
+        modules[FRONT_END] = None  # as of a module that is not installed
+        try:
+            import_module(self.module)
+        finally:
+            del modules[FRONT_END]
 
     def check(self, workload: Specification, preparation: Preparation, precision: str) -> None:
         """As `ExportedEngine.check`; refuses an optimizer that is not made here."""

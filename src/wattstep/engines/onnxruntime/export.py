@@ -13,14 +13,13 @@ from wattstep.engines.onnxruntime.step import GRAPHS
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
 
-# What torch's exporter does not write, or ONNX Runtime has no gradient of.
+# What torch's exporter does not write, or ONNX Runtime has no gradient of; it makes normalisations by
+# fixed statistics ones by the batch's.
 REWRITES: Final = (
-    "attention",
-    "average to size",
-    "hard sigmoid",
-    "hard swish",
+    "attention", "average to size", "fixed batch norm", "hard sigmoid", "hard swish",
     "local response norm",
-)
+)  # fmt: skip
+LAST: Final = "ONNX Runtime 1.19 of 2024 is the last that trains."
 if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
@@ -41,14 +40,16 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
     graphs = require("wattstep.engines.onnxruntime.graphs")
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "network.onnx")
-        rewrites = write_onnx(source, path, rewrites=REWRITES, with_loss=True)
+        rewrites = write_onnx(source, path, rewrites=REWRITES, with_loss=True, opset=graphs.OPSET)
         network = onnx.load(path)
     _name_as_torch(network, source)
     trainable = {each.name for each in source.parameters if each.trainable}
     try:
-        whole = graphs.build_gradients(network, source.initial(), trainable)
+        held = source.initial()
+        whole = graphs.build_gradients(network, held, trainable)
+        batch = {name: array[0] for name, array in source.batches.items()}
         models = (
-            *graphs.split(whole),
+            *graphs.split(whole, held | batch),
             graphs.build_update(source.optimizer, lay_out(source.parameters)),
         )
     except RuntimeError as error:
@@ -59,7 +60,7 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         ) from error
     for name, model in zip(GRAPHS, models, strict=True):
         onnx.save(model, folder / f"{name}.onnx")
-    return rewrites, ()
+    return rewrites, (LAST,)
 
 
 def _name_as_torch(network: Any, source: Source) -> None:

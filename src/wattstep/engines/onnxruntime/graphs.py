@@ -23,7 +23,7 @@ from wattstep.engines.onnxruntime.layout import Layout
 from wattstep.engines.onnxruntime.step import VARIANCES
 from wattstep.engines.onnxruntime.updates import options_of, states_of
 
-OPSET: Final = 13
+OPSET: Final = 15  # from 14 on a normalisation says whether it trains
 IR: Final = 8  # ONNX Runtime 1.19 reads up to 10, onnx 1.23 writes 14
 # Operations that move nothing: repeated in the backward graph, where their result is wanted there.
 _VIEWS: Final = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
@@ -49,9 +49,11 @@ def build_gradients(network: ModelProto, held: Iterable[str], trainable: set[str
         RuntimeError: ONNX Runtime has no gradient for an operation.
     """
     _take_out(network, set(held))
+    _drop_casts(network)
     for node in network.graph.node:  # whose gradient is made of its second output
         if node.op_type == "SoftmaxCrossEntropyLoss" and len(node.output) == 1:
             node.output.append(f"{node.output[0]}_log_prob")
+    onnxruntime.set_default_logger_severity(3)
     simplified = get_optimized_model(network.SerializeToString(), trainable, quiet())
     builder = GradientGraphBuilder(simplified, {"loss"}, trainable, "loss", quiet())
     builder.build()
@@ -69,6 +71,21 @@ def _take_out(model: ModelProto, names: set[str]) -> None:
     graph.initializer.extend(stay)
     for each in out:
         graph.input.append(helper.make_tensor_value_info(each.name, each.data_type, each.dims))
+
+
+def _drop_casts(model: ModelProto) -> None:
+    """Takes out casts to the kind that a value has already: ONNX Runtime fails to where one is used twice."""
+    known = onnx.shape_inference.infer_shapes(model).graph
+    kinds = {
+        each.name: each.type.tensor_type.elem_type for each in (*known.input, *known.value_info)
+    }
+    same: dict[str, str] = {}
+    for node in list(model.graph.node):
+        for at, name in enumerate(node.input):
+            node.input[at] = same.get(name, name)
+        if node.op_type == "Cast" and kinds.get(node.input[0]) == node.attribute[0].i:
+            same[node.output[0]] = node.input[0]
+            model.graph.node.remove(node)
 
 
 def _output_statistics(model: ModelProto) -> None:
@@ -91,11 +108,15 @@ def _fold(model: ModelProto) -> ModelProto:
         return onnx.load(path)
 
 
-def split(model: ModelProto) -> tuple[ModelProto, ModelProto]:
+def split(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, ModelProto]:
     """Forward graph and backward graph of one that has loss and gradients.
 
     What the forward graph makes and the backward graph takes is an output of the one and an input
     of the other.
+
+    Args:
+        model: As `build_gradients` gives it.
+        values: A batch and what is held, by name: the graph is tried on them.
     """
     graph = model.graph
     made_by = {name: node for node in graph.node for name in node.output if name}
@@ -123,19 +144,35 @@ def split(model: ModelProto) -> tuple[ModelProto, ModelProto]:
     crossing = list(dict.fromkeys(name for node in behind for name in taken(node)))
     views = [node for node in forward if id(node) in again]
     outputs = ["loss", *statistics, *crossing]
-    first = _graph(model, forward, list(graph.input), _of_any_kind(outputs), "forward")
     normalized = {
         node.input[4]: node.input[0] for node in forward if node.op_type == "BatchNormInternal"
     }
-    more = [name for name in normalized.values() if name in of_forward and name not in outputs]
-    wider = _graph(model, forward, list(graph.input), _of_any_kind([*outputs, *more]), "forward")
-    known = {each.name: each for each in onnxruntime.InferenceSession(
-        wider.SerializeToString(), quiet()).get_outputs()}  # fmt: skip
-    shares = {name: _share(known[values].shape) for name, values in normalized.items()}
+    wanted = [*outputs, *(name for name in normalized.values() if name in of_forward)]
+    known = _try(_graph(model, forward, list(graph.input), _of_any_kind(wanted), "trial"), values)
+    first = _graph(model, forward, list(graph.input), [known[name] for name in outputs], "forward")
+    shapes = {each.name: _shape(each) for each in (*graph.input, *known.values())}
+    shares = {name: _share(shapes[values]) for name, values in normalized.items()}
     helper.set_model_props(first, {VARIANCES: json.dumps(shares)})
-    inputs = [*graph.input, *(_described(known[name]) for name in crossing)]
+    inputs = [*graph.input, *(known[name] for name in crossing)]
     gradients = [each for each in graph.output if each.name not in ("loss", *statistics)]
     return first, _graph(model, [*views, *behind], inputs, gradients, "backward")
+
+
+def _try(model: ModelProto, values: Mapping[str, Any]) -> dict[str, ValueInfoProto]:
+    """Outputs of a graph with their kinds and shapes, which ONNX Runtime alone does not always know."""
+    session = onnxruntime.InferenceSession(model.SerializeToString(), quiet())
+    names = [each.name for each in session.get_outputs()]
+    taken = {each.name: values[each.name] for each in session.get_inputs()}
+    return {
+        name: helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in zip(names, session.run(names, taken), strict=True)
+    }
+
+
+def _shape(value: ValueInfoProto) -> list[int]:
+    return [each.dim_value for each in value.type.tensor_type.shape.dim]
 
 
 def _share(shape: Sequence[int]) -> float:
@@ -158,16 +195,6 @@ def _needed(names: Iterable[str], made_by: Mapping[str, NodeProto]) -> set[int]:
             nodes.add(id(node))
             left += [made_by[name] for name in node.input if name in made_by]
     return nodes
-
-
-def _described(output: Any) -> ValueInfoProto:
-    """A graph's input that is the output of a session."""
-    kinds = {
-        "float": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL,
-        "int32": TensorProto.INT32, "double": TensorProto.DOUBLE, "uint8": TensorProto.UINT8,
-    }  # fmt: skip
-    kind = kinds[output.type.removeprefix("tensor(").removesuffix(")")]
-    return helper.make_tensor_value_info(output.name, kind, output.shape)
 
 
 def _graph(

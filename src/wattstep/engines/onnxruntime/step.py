@@ -36,12 +36,10 @@ class Step:
     Args:
         graphs: The file of each of `GRAPHS`.
         arrays: By their names in the graphs; what the graphs hand to each other is added.
-        threads: Of an operation; None: ONNX Runtime's own choice.
+        threads: Of an operation.
     """
 
-    def __init__(
-        self, graphs: Mapping[str, Path], arrays: dict[str, Array], threads: int | None
-    ) -> None:
+    def __init__(self, graphs: Mapping[str, Path], arrays: dict[str, Array], threads: int) -> None:
         # The files may be gone when a session is opened to be traced.
         self._graphs = {name: graphs[name].read_bytes() for name in GRAPHS}
         self.arrays = arrays
@@ -95,13 +93,14 @@ class _Session:
     """A graph, bound to arrays; an output "NAME_next" takes the place of NAME."""
 
     def __init__(
-        self, name: str, graph: bytes, arrays: dict[str, Array], threads: int | None,
+        self, name: str, graph: bytes, arrays: dict[str, Array], threads: int,
         profile: Path | None,
     ) -> None:  # fmt: skip
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        if threads is not None:
-            options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads
+        # Each session has threads of its own, which must not spin on while another one runs.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile / name)

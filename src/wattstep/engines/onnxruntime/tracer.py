@@ -106,7 +106,8 @@ def operation_of(noted: Mapping[str, Any], phase: str) -> Operation:
     """
     kind = noted["op_name"]
     inputs, outputs = (_shapes(noted[key]) for key in ("input_type_shape", "output_type_shape"))
-    layer = noted["name"].partition("/")[0] if "/" in noted["name"] else ""
+    name = noted["name"].removeprefix("fused ")
+    layer = name.partition("@")[0] if "@" in name else ""
     return Operation(
         kind,
         noted["start"],

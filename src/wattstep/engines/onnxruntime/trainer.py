@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -25,21 +26,22 @@ class OnnxRuntimeTrainer(ExportedTrainer):
     Args:
         engine: ONNX Runtime.
         folder: The exported training.
-        threads: Of an operation; None: ONNX Runtime's own choice.
+        threads: Of an operation; None: as many as there are cores.
     """
 
     def __init__(self, engine: Engine, folder: ExportedFolder, threads: int | None) -> None:
         super().__init__(engine, folder)
-        self._threads = threads
+        self._threads = threads or len(os.sched_getaffinity(0))
         self._updates = 0
         self._held: list[str] = []  # parameters and running statistics
+        self._sizes: dict[str, int] = {}
         optimizer = self.training.optimizer
         self._options = options_of(optimizer.name, optimizer.options)
         graphs = {name: folder.file(f"{name}.onnx") for name in GRAPHS}
-        self.model: Step = Step(graphs, self._arrays_to_bind(), threads)
+        self.model: Step = Step(graphs, self._arrays_to_bind(), self._threads)
 
     @property
-    def threads(self) -> int | None:
+    def threads(self) -> int:
         """As `Trainer.threads`."""
         return self._threads
 
@@ -51,6 +53,13 @@ class OnnxRuntimeTrainer(ExportedTrainer):
         flat = {name: zeros([layout.size]) for name in ("weight", "gradient", *states)}
         arrays = self.folder.weights()
         self._held = list(arrays)
+        names = {each.name for each in parameters}
+        self._sizes = {
+            "parameters": sum(array.nbytes for name, array in arrays.items() if name in names),
+            "buffers": sum(array.nbytes for name, array in arrays.items() if name not in names),
+            "gradients": flat["gradient"].nbytes,
+            "optimizer_state": sum(flat[name].nbytes for name in states),
+        }
         for each in parameters:
             if each.trainable:
                 begin = layout.places[each.name]
@@ -79,6 +88,10 @@ class OnnxRuntimeTrainer(ExportedTrainer):
             step.arrays[name][...] = value
         step.run("optimizer", {})
         return float(step.arrays["loss"])
+
+    def memory(self) -> dict[str, int]:
+        """As `Trainer.memory`."""
+        return self._sizes
 
     def weights(self) -> dict[str, Array]:
         """As `ExportedTrainer.weights`, with what the network holds besides (running statistics)."""

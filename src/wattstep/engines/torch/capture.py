@@ -114,13 +114,17 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         finally:
             self._paused = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled meanwhile, and hiding each call takes a while
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is DEVICE and isinstance(args[0], FakeTensor):  # asked for at every turn
             return args[0].device
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
-        made = super().__torch_dispatch__(func, types, args, kwargs)
+        made = self._follow(func, args, kwargs or {})
         shapes = _convolution(func, args, made)
         if shapes is not None:
             self.convolutions[len(self.sizes)] = shapes
@@ -441,6 +445,7 @@ def _captured(
             graph = taking.graph(
                 preparation.batch_size, trainer.model, accumulate=preparation.accumulate
             )
+            graph = replace(graph, data_known=trainer.data is not None)
             del taking, losses
             if evaluated:
                 graph = replace(

@@ -59,7 +59,7 @@ def kept_family(
         preparation: As `capture` of this package takes it.
         precision: Likewise.
         capture: Captures it.
-        evaluated: True if it is an evaluation and no step.
+        evaluated: Likewise.
     """
     if preparation.data_dir is not None or not _is_own(workload):
         return capture()

@@ -114,7 +114,10 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = kwargs or {}
+        return self._follow(func, args, kwargs or {})
+
+    def _follow(self, func: Any, args: Any, named: Any) -> Any:
+        """Runs an operation, and follows the storages that it takes or makes."""
         recorded = self._recorded()
         number = self.ledger.begin(recorded=recorded)
         self._see_all((args, named), recorded)

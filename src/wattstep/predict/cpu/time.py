@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import numpy as np
 
 from wattstep.predict.cpu.memory import FEW, layouts_of, takes_onednn
+from wattstep.predict.data import computed_seconds
 from wattstep.predict.work import LOOKS
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.step_graph import Convolution, StepGraph
@@ -74,6 +75,13 @@ class CpuTime:
     operations: FloatArray
     between: float
     phases: Mapping[str, float]
+
+    def with_data(self, seconds: float) -> CpuTime:
+        """With so much more of its data phase, in which nothing else runs."""
+        if not seconds:
+            return self
+        phases = {"data": self.phases.get("data", 0.0) + seconds}
+        return replace(self, total=self.total + seconds, phases={**phases, **self.phases, **phases})
 
     def scaled(self, factor: float) -> CpuTime:
         """All of it so many times as long."""
@@ -161,7 +169,12 @@ def flops_of_pass(one: Convolution) -> float:
 
 
 def step_time(
-    work: CpuWork, graph: StepGraph, values: Mapping[str, Mapping[str, float]], *, fresh: float
+    work: CpuWork,
+    graph: StepGraph,
+    values: Mapping[str, Mapping[str, float]],
+    *,
+    fresh: float,
+    left: float = 1.0,
 ) -> CpuTime:
     """Time of a step.
 
@@ -170,14 +183,22 @@ def step_time(
         graph: Of the step.
         values: By kind, of `VALUES`; "step": "forward_start_s", ... for each operation, `FRESH`, "step_s".
         fresh: Bytes of pages that the system gives within it.
+        left: Part of each operation's time beside its start that is left of one thread's.
     """
-    operations = operation_seconds(work, values)
+    starts = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
+    operations = operation_seconds(work, values) + computed_seconds(graph)
+    operations = starts + left * (operations - starts)
+    data = np.array([phase == "data" for phase in graph.phases])
+    if not graph.data_known:  # what random inputs take to be made is not the training's
+        operations = np.where(data, 0.0, operations)
     step = values["step"]
     starting = {phase: work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING}
     phases = {
         phase: float(operations[[each == phase for each in graph.phases]].sum()) + starting[phase]
         for phase in STARTING
     }
+    if graph.data_known:
+        phases = {"data": float(operations[data].sum()), **phases}
     between = sum(starting.values()) + fresh * step[FRESH] + step["step_s"]
     return CpuTime(
         total=float(operations.sum()) + between,

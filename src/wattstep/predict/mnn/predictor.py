@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.devices.table import Device
+from wattstep.devices.table import Device, Value
 from wattstep.predict.cpu.time import STARTING, CpuTime
 from wattstep.predict.life import (
     BESIDE,
@@ -28,6 +28,7 @@ from wattstep.predict.mnn.work import MnnWork, work_of
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
+from wattstep.predict.threads import UNMEASURED, left_of, parallel_share, spread_of
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
@@ -105,7 +106,7 @@ def operation_seconds(
 
 
 class MnnPredictor(BatchSearch):
-    """Predicts one training with MNN on one device's CPU, with four threads.
+    """Predicts one training with MNN on one device's CPU, with four threads (see `with_threads`).
 
     Args:
         captured: Its step at any batch size.
@@ -118,7 +119,7 @@ class MnnPredictor(BatchSearch):
     """
 
     processor = "cpu"
-    threads = THREADS
+    threads: int = THREADS
 
     def __init__(
         self,
@@ -183,6 +184,8 @@ class MnnPredictor(BatchSearch):
                 f"batch {batch_size:,} is beyond those that values were fitted to (1 to {LARGEST_FITTED}): intervals are "
                 "wider for it, by estimate"
             )
+        if self.threads != THREADS:
+            notes.append(UNMEASURED.format(number=self.threads, share=100 * self._share.value))
         life = self.life(batch_size)
         notes += life_notes(life, fitted.usable.value)
         if self.captures_each:
@@ -265,7 +268,8 @@ class MnnPredictor(BatchSearch):
 
     def _seconds(self, graph: StepGraph, work: MnnWork) -> FloatArray:
         step = self.fitted.values["step"]
-        return operation_seconds(
+        left = left_of(self._share.value, self._faster)
+        return left * operation_seconds(
             work,
             graph,
             flop=step["second_per_flop"],
@@ -275,14 +279,27 @@ class MnnPredictor(BatchSearch):
         )
 
     @property
-    def _cores(self) -> float:
-        """Part of the CPU's full load that four threads make: they take its fastest cores."""
+    def _share(self) -> Value:
+        return parallel_share(self.device, self.fitted.engine)
+
+    @property
+    def _rates(self) -> list[float]:
+        """Of the cores, the fastest first: threads take these."""
         cpus = [each for each in self.device.processors.values() if each.kind == "cpu"]
-        rates = sorted(
+        return sorted(
             (each.peak["fp32"].value / each.cores for each in cpus for _ in range(each.cores)),
             reverse=True,
         )
-        return sum(rates[:THREADS]) / sum(rates)
+
+    @property
+    def _faster(self) -> float:
+        """How many times as fast its cores are as those of the threads that values are of."""
+        return sum(self._rates[: self.threads]) / sum(self._rates[:THREADS])
+
+    @property
+    def _cores(self) -> float:
+        """Part of the CPU's full load that the threads make."""
+        return sum(self._rates[: self.threads]) / sum(self._rates)
 
     def _strange(self, work: MnnWork, seconds: FloatArray) -> float:
         return float(seconds[work.strange].sum() / seconds.sum())
@@ -294,6 +311,7 @@ class MnnPredictor(BatchSearch):
         commands = float(work.commands.sum()) * self.fitted.values["step"]["command_s"]
         reach["step_time"] = hypot(
             reach["step_time"],
+            spread_of(self._share, self._faster),
             STRANGE_SPREAD * self._strange(work, seconds),
             COMMANDS_SPREAD * commands / float(seconds.sum()),
             outside,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from wattstep.schema.ceilings import Asked, Ceilings, identity
 from wattstep.schema.engine import Engine
 from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
-from wattstep.train.calibration.fitting import Fit, fit
+from wattstep.train.calibration.fitting import Fit, fit, parallel_share
 from wattstep.train.calibration.power import PowerFigures, measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
 from wattstep.train.calibration.storage import StorageFigures, measure_storage
@@ -44,6 +44,7 @@ PROBES: Final = (
     ProbeSettings(workload="mobilenetv1-vww", batch_size=4),
     ProbeSettings(workload="resnet50", batch_size=1),
 )
+THREADED: Final = ("resnet8", "mobilenetv3-small", "gpt")  # that are measured with all cores, too
 Tell = Callable[[str, float], None]
 Measure = Callable[[ProbeSettings], Probe]
 
@@ -75,6 +76,7 @@ def calibrate(
     ceilings: bool = True,
     power: Callable[[], PowerFigures] | None = measure_power,
     storage: Callable[[Path], StorageFigures] | None = measure_storage,
+    threaded: Sequence[ProbeSettings] | None = None,
 ) -> Calibrated:
     """Measures this machine and writes its file.
 
@@ -86,6 +88,7 @@ def calibrate(
         measure: Measures one.
         ceilings: Whether these are measured, too.
         power: Measures power and heat, as `measure_power`; None: they are left out.
+        threaded: Those of `probes` that are measured with several threads, too; None: `THREADED` with all cores.
         storage: Measures the disk of the file's folder, as `measure_storage`; None: it is left out.
 
     Raises:
@@ -97,9 +100,14 @@ def calibrate(
     engine = engines.find(engines.DEFAULT)
     engine.load()
     journal = _Journal(out.with_name(f"{out.name}.partial"), _header(engine.version()), resume)
+    if threaded is None:
+        cores = len(os.sched_getaffinity(0))
+        threaded = [
+            replace(one, threads=cores) for one in probes if cores > 1 and one.workload in THREADED
+        ]
     names = [
         *([CEILINGS] if ceilings else []), *([STORAGE] if storage else []),
-        *(one.name for one in probes), *([POWER] if power else []),
+        *(one.name for one in (*probes, *threaded)), *([POWER] if power else []),
     ]  # fmt: skip
     skipped: list[str] = []
     with one_at_a_time():
@@ -114,7 +122,7 @@ def calibrate(
             elif name == POWER and power is not None:
                 journal.add(name, power())
             else:
-                one = next(each for each in probes if each.name == name)
+                one = next(each for each in (*probes, *threaded) if each.name == name)
                 try:
                     journal.add(name, measure(one).to_dict())
                 except RecordingError as error:  # of one among many: it does without
@@ -129,6 +137,7 @@ def calibrate(
         _machine(), measured, fitted, engine=engine_key(engine.version()),
         probes=f"{engine.version()}, one thread, fp32: {trainings}", power=entries.get(POWER, {}),
         storage=entries.get(STORAGE, {}),
+        shares=_shares(probed, [entries[one.name] for one in threaded if one.name in entries], fitted),
     )  # fmt: skip
     try:
         out.write_text(text, encoding="utf-8")
@@ -156,6 +165,18 @@ def calibrate(
             *(measured.notes if measured else ()),
         ),
     )
+
+
+def _shares(probed: Sequence[Probe], threaded: Sequence[Any], fitted: Fit) -> list[float]:
+    """Part of each training's operations that threads divide among them."""
+    alone = {(one.settings.workload, one.settings.batch_size): one for one in probed}
+    shares = []
+    for many in map(Probe.from_dict, threaded):
+        one = alone.get((many.settings.workload, many.settings.batch_size))
+        share = None if one is None else parallel_share(one, many, fitted.kinds)
+        if share is not None:
+            shares.append(share)
+    return shares
 
 
 def engine_key(version: str) -> str:

@@ -12,12 +12,16 @@ from typing import Any, Final
 
 from wattstep.devices.table import quoted
 from wattstep.predict.cpu.memory import THRESHOLD
+from wattstep.predict.threads import SHARE, THREADS
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure
-from wattstep.train.calibration.fitting import Fit, Spread
+from wattstep.train.calibration.fitting import MOST_SHARED, Fit, Spread
 
 PRECISIONS: Final = ("fp32", "bf16")
 LEAST: Final = 1e-16  # of a value: nothing is free, and a range needs two ends
+SHARE_ROOM: Final = (
+    0.1  # by which the shares of other trainings may lie beyond those that were measured
+)
 START_ROOM: Final = 1.5  # times that a larger network may take to start
 ROOM: Final = 0.9  # of what is free now that another hour may leave
 
@@ -52,6 +56,7 @@ def device_toml(
     probes: str,
     power: Mapping[str, Any] = MappingProxyType({}),
     storage: Mapping[str, Any] = MappingProxyType({}),
+    shares: Sequence[float] = (),
 ) -> str:
     """The file's text.
 
@@ -63,8 +68,9 @@ def device_toml(
         probes: Of the trainings that were measured, in words.
         power: As `power.measure_power` gives it.
         storage: As `storage.measure_storage` gives it.
+        shares: As of `fitting.parallel_share`, of each training that was measured with all cores, too.
     """
-    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power, storage)) + "\n"
+    return "\n".join(_lines(machine, ceilings, fit, engine, probes, power, storage, shares)) + "\n"
 
 
 def _lines(
@@ -75,6 +81,7 @@ def _lines(
     probes: str,
     power: Mapping[str, Any],
     storage: Mapping[str, Any],
+    shares: Sequence[float],
 ) -> Iterator[str]:
     measured = "wattstep calibrate-device"
     disturbed = (
@@ -128,6 +135,12 @@ def _lines(
             "blocks of trainings with and without pages of their own, torch 2.13 on x86-64", "estimate",
         )
     )  # fmt: skip
+    if shares:
+        yield from _kind(engine, THREADS, probes)
+        low, high = (
+            max(0.0, min(shares) - SHARE_ROOM), min(MOST_SHARED, max(shares) + SHARE_ROOM),
+        )  # fmt: skip
+        yield f"{SHARE} = {{ value = {median(shares):.4g}, low = {low:.4g}, high = {high:.4g} }}"
     yield from _kind(engine, "interval", probes)
     for key, value in fit.reach.items():
         yield f"{key} = {{ value = {value:.4g}, low = {value:.4g}, high = {2 * value:.4g} }}"

@@ -26,6 +26,7 @@ from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.train.calibration.probe import Probe
 
 LEAST_PROBES: Final = 4
+MOST_SHARED: Final = 0.99  # part of an operation that threads divide: something always is left
 LEAST_ROWS: Final = 3  # of a kind that is fitted by itself
 LEAST_S: Final = 2e-7  # of an operation: what the clock tells apart
 UNITS: Final = np.array([1e-6, 1e-10, 1e-10, 1e-10])  # of `VALUES`, so that all are of like size
@@ -265,6 +266,26 @@ def _to_whole_steps(
         },
         dict(zip(STEP, solution[split:].tolist(), strict=True)),
     )
+
+
+def parallel_share(
+    one: Probe, many: Probe, kinds: Mapping[str, Mapping[str, float]]
+) -> float | None:
+    """Part of what operations take beside their start that threads divide among them; None: nothing was timed.
+
+    Args:
+        one: A training with one thread.
+        many: The same with more.
+        kinds: As of `fit_time`.
+    """
+    work, threads = one.work, many.settings.threads
+    starts = np.array([kinds[kind]["launch_s"] for kind in KINDS])[work.kinds]
+    computing = float(np.maximum(one.operation_seconds - starts, 0.0).sum())
+    if computing <= 0 or threads < 2:
+        return None
+    alone = one.seconds - computing
+    left = (many.seconds - alone) / computing
+    return float(np.clip((1 - left) / (1 - 1 / threads), 0.0, MOST_SHARED))
 
 
 def seconds_of(

@@ -48,7 +48,8 @@ class ProbeSettings:
     @property
     def name(self) -> str:
         """For readers and files."""
-        return f"{self.workload}-{self.batch_size}"
+        of = "" if self.threads == 1 else f"-{self.threads}-threads"
+        return f"{self.workload}-{self.batch_size}{of}"
 
 
 @dataclass(frozen=True, kw_only=True)

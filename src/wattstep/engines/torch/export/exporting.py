@@ -35,8 +35,17 @@ def export(
     preparation: Preparation,
     out: Path,
     tell: Callable[[str], None],
+    source: Source | None = None,
 ) -> None:
     """As `Engine.export`: whole, or not at all.
+
+    Args:
+        engine: As of `Engine.export`, as the others.
+        specification: Likewise.
+        preparation: Likewise.
+        out: Likewise.
+        tell: Likewise.
+        source: Made of the same workload and preparation before, for another engine.
 
     Raises:
         InvalidValueError: The folder is there, or the training cannot be exported, or the engine
@@ -49,8 +58,9 @@ def export(
             f"{out} is there already: choose another folder, or remove it first",
             id="exported-before",
         )
-    tell("building the network")
-    source = Source(specification, preparation)
+    if source is None:
+        tell("building the network")
+        source = Source(specification, preparation)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         folder = Path(scratch, "export")

@@ -18,7 +18,12 @@ OPSET: Final = 13
 
 
 def write_onnx(
-    source: Source, path: Path, *, rewrites: Sequence[str] = (), with_loss: bool = False
+    source: Source,
+    path: Path,
+    *,
+    rewrites: Sequence[str] = (),
+    with_loss: bool = False,
+    opset: int = OPSET,
 ) -> list[str]:
     """Writes the network, whose inputs are "inputs" and the masks, and whose output is "scores".
 
@@ -30,6 +35,7 @@ def write_onnx(
         path: The file.
         rewrites: Names of `rewrites.REWRITES` that may take the place of functions.
         with_loss: "targets" are an input as well, after "inputs", and the output is "loss".
+        opset: Version of ONNX's operations.
 
     Returns:
         A sentence of each rewrite that was applied.
@@ -50,8 +56,8 @@ def write_onnx(
             warnings.simplefilter("ignore")  # of the older exporter, and of traced sizes
             torch.onnx.export(
                 network, tuple(batch.values()), str(path), dynamo=False,
-                training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                opset_version=OPSET, input_names=list(batch),
+                training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
+                opset_version=opset, input_names=list(batch),
                 output_names=["loss" if with_loss else "scores"],
             )  # fmt: skip
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:

@@ -99,6 +99,13 @@ def max_pool(
     return _SKIPPED if windows is None else windows.amax(dim=(-3, -1))
 
 
+def _places(size: int, window: int, step: int, padding: int, ceil: bool) -> int:
+    """Places of a window along one side; a last one that began beyond the image is none."""
+    room = size + 2 * padding - window
+    places = (-(-room // step) if ceil else room // step) + 1
+    return places - 1 if ceil and (places - 1) * step >= size + padding else places
+
+
 def max_pool_by_comparisons(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -107,15 +114,17 @@ def max_pool_by_comparisons(
 
     Any windows, also those that overlap or reach over the edge.
     """
-    if return_indices or ceil_mode or _pair(dilation) != (1, 1):
+    if return_indices or _pair(dilation) != (1, 1):
         return _SKIPPED
     height, width = _pair(kernel_size)
     down, right = (height, width) if stride in (None, [], ()) else _pair(stride)
     above, left = _pair(padding)
-    if above or left:
-        values = functional.pad(values, (left, left, above, above), value=float("-inf"))
-    rows = (int(values.shape[-2]) - height) // down + 1
-    columns = (int(values.shape[-1]) - width) // right + 1
+    rows = _places(int(values.shape[-2]), height, down, above, ceil_mode)
+    columns = _places(int(values.shape[-1]), width, right, left, ceil_mode)
+    below = max((rows - 1) * down + height - int(values.shape[-2]) - above, 0)
+    beside = max((columns - 1) * right + width - int(values.shape[-1]) - left, 0)
+    if above or left or below or beside:
+        values = functional.pad(values, (left, beside, above, below), value=float("-inf"))
     highest: Tensor | None = None
     for y in range(height):
         for x in range(width):
@@ -126,6 +135,73 @@ def max_pool_by_comparisons(
             ]
             highest = one if highest is None else torch.where(highest >= one, highest, one)
     return highest
+
+
+def padded_max_pool(
+    values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Max pooling whose windows reach beyond the edges, of an image that is made larger before."""
+    if return_indices or _pair(dilation) != (1, 1):
+        return _SKIPPED
+    kernels, paddings = _pair(kernel_size), _pair(padding)
+    strides = _pair(stride) if stride not in (None, [], ()) else kernels
+    least = torch.finfo(torch.float32).min
+    larger = values
+    for dim, kernel, step, before in zip((-2, -1), kernels, strides, paddings, strict=True):
+        size = int(values.shape[dim]) + 2 * before
+        after = before
+        if ceil_mode and (over := (size - kernel) % step):
+            last = size - kernel - over + step  # where a window begins that is not whole
+            if last < size - before:  # unless it lies in the padding
+                after += step - over
+        for width, front in ((before, True), (after, False)):
+            if width:
+                shape = list(map(int, larger.shape))
+                shape[dim] = width
+                edge = torch.full(shape, least, dtype=values.dtype)
+                larger = torch.cat([edge, larger] if front else [larger, edge], dim)
+    if larger is values:
+        return _SKIPPED
+    return functional.max_pool2d(larger, kernels, strides)
+
+
+def gelu(values: Tensor, approximate: str = "none") -> Any:
+    """The Gaussian error linear unit by the error function."""
+    if approximate != "none":
+        return _SKIPPED
+    return values * (torch.erf(values * math.sqrt(0.5)) * 0.5 + 0.5)
+
+
+def to_float(values: Tensor) -> Any:
+    """`float` of what is float32 already, as nothing."""
+    return values if values.dtype == torch.float32 else _SKIPPED
+
+
+def index(values: Tensor, at: Any) -> Any:
+    """`values[:, k]` and `values[:, k:l]` as parts of a split."""
+    places = at if isinstance(at, tuple) else (at,)
+    *whole, last = places
+    if any(each != slice(None) for each in whole) or len(places) > values.dim():
+        return _SKIPPED
+    dim = len(places) - 1
+    size = int(values.shape[dim])
+    if isinstance(last, slice):
+        begin, end, step = last.indices(size)
+        if step != 1 or (begin, end) == (0, size) or end <= begin:
+            return _SKIPPED
+    elif isinstance(last, int) and not isinstance(last, bool):
+        begin = last % size
+        end = begin + 1
+    else:
+        return _SKIPPED
+    widths = [width for width in (begin, end - begin, size - end) if width]
+    parts = torch.split(values, widths, dim)
+    part = parts[1 if begin else 0]
+    if isinstance(last, slice):
+        return part
+    shape = list(map(int, values.shape))
+    return part.reshape(shape[:dim] + shape[dim + 1 :])
 
 
 def average_pool(
@@ -205,6 +281,23 @@ def batch_norm(
     return normal if bias is None else normal + bias.reshape(shape)
 
 
+def fixed_batch_norm(
+    values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """Normalisation by statistics that stay as they are, as a scale and a shift of each channel."""
+    if training:
+        return _SKIPPED
+    scale = (running_var + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    shape = [1, -1, *[1] * (values.dim() - 2)]
+    return values * scale.reshape(shape) + shift.reshape(shape)
+
+
 def layer_norm(
     values: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
     eps: float = 1e-5,
@@ -230,15 +323,15 @@ class Rewriting(TorchFunctionMode):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__()
-        self._by_function: dict[Any, tuple[str, Rewrite]] = {}
+        self._by_function: dict[Any, list[tuple[str, Rewrite]]] = {}
         for name in names:
             functions, rewrite, _ = REWRITES[name]
-            self._by_function |= dict.fromkeys(functions, (name, rewrite))
+            for function in functions:  # the first that may take its place does
+                self._by_function.setdefault(function, []).append((name, rewrite))
         self._applied: dict[str, int] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name, rewrite = self._by_function.get(func, ("", None))
-        if rewrite is not None:
+        for name, rewrite in self._by_function.get(func, ()):
             result = rewrite(*args, **(kwargs or {}))  # within which torch calls no mode
             if result is not _SKIPPED:
                 self._applied[name] = self._applied.get(name, 0) + 1
@@ -265,6 +358,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         (functional.scaled_dot_product_attention,), attention,
         "attention as products with a softmax between them",
     ),
+    "fixed batch norm": (
+        (functional.batch_norm,), fixed_batch_norm,
+        "batch normalisation by fixed statistics as scale and shift",
+    ),
     "hard swish": ((functional.hardswish,), hard_swish, "hard swish as a clipped sum"),
     "hard sigmoid": ((functional.hardsigmoid,), hard_sigmoid, "hard sigmoid as a clipped sum"),
     "local response norm": (
@@ -279,6 +376,13 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         (functional.max_pool2d, torch.max_pool2d),
         max_pool_by_comparisons, "max pooling by comparing the values of each window in turn",
     ),
+    "padded max pool": (
+        (functional.max_pool2d, torch.max_pool2d),
+        padded_max_pool, "edges of a max pooling as a larger image",
+    ),
+    "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
+    "float": ((Tensor.float,), to_float, "conversions from float32 to float32 left out"),
+    "index": ((Tensor.__getitem__,), index, "indexing as a split"),
     "average pool": (
         (functional.avg_pool2d,), average_pool, "average pooling as mean over reshaped windows",
     ),

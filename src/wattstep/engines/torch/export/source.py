@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,13 @@ Array = npt.NDArray[Any]
 MOST_BYTES: Final = 64 << 20  # of all batches
 MOST_BATCHES: Final = 64
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
+# How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
+MOVED: Final = 16 * torch.finfo(torch.float32).eps
+_MAXIMA: Final = (functional.max_pool2d, torch.max_pool2d)
+_KINKED: Final = (
+    functional.relu, torch.relu, Tensor.relu, functional.relu6, functional.hardtanh,
+    functional.leaky_relu, functional.hardswish, functional.hardsigmoid, *_MAXIMA,
+)  # fmt: skip
 _DROPOUTS: Final = (functional.dropout, torch.dropout)
 
 
@@ -63,6 +70,29 @@ class _Masks(TorchFunctionMode):
         mask = (torch.rand(values.shape) >= share).float() / (1 - share)
         self.drawn.append(mask)
         return values * mask
+
+
+class _Kinks(TorchFunctionMode):
+    """Moves what goes into rectifiers, and into maxima, a little to one side.
+
+    Args:
+        side: 1 or -1.
+    """
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self._side = side
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _KINKED:
+            values, *more = args
+            by = self._side * MOVED * float(values.detach().square().mean().sqrt())
+            shift = torch.full_like(values, by)
+            if func in _MAXIMA:  # every pixel of a window is moved by another distance
+                rows, columns = (torch.arange(size) % 3 for size in values.shape[-2:])
+                shift *= 3 * rows[:, None] + columns
+            args = (values + shift, *more)
+        return func(*args, **(kwargs or {}))
 
 
 class Network(nn.Module):
@@ -193,8 +223,9 @@ class Source:
         state = self.network.model.state_dict()
         return {name: value.detach().numpy().copy() for name, value in state.items()}
 
+    @cache  # noqa: B019 - a source lives as long as its process
     def reference(self) -> Reference:
-        """Courses of torch: in float64, and in float32 from weights moved by a rounding error."""
+        """Courses of torch: in float64, there with moved kinks as well, and in float32 from moved weights."""
         begin = {
             name: value.detach().double().numpy().copy()
             for name, value in self.network.model.named_parameters()
@@ -205,10 +236,11 @@ class Source:
             trainable=[each.name for each in self.parameters if each.trainable],
             exact=self.course(torch.float64),
             rounded=rounded,
+            kinked=[self.course(torch.float64, side=side) for side in (-1, 1)],
         )
 
     def course(
-        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False
+        self, kind: torch.dtype, *, moved: int | None = None, compiled: bool = False, side: int = 0
     ) -> Course:
         """The first steps of torch.
 
@@ -216,6 +248,7 @@ class Source:
             kind: Of weights and inputs.
             moved: Seed of a rounding error by which the weights are moved; None: they are not.
             compiled: Whether torch.compile makes the model.
+            side: To which kinks are moved, 1 or -1; 0: they are not.
         """
         network = copy.deepcopy(self.network).to(kind)
         if moved is not None:
@@ -232,7 +265,8 @@ class Source:
         gradients: Mapping[str, Array] = {}
         for step in range(STEPS):
             inputs, targets, *masks = self.batch(step, kind)
-            loss = network.loss(inputs, targets, *masks)
+            with _Kinks(side) if side else nullcontext():
+                loss = network.loss(inputs, targets, *masks)
             loss.backward()  # type: ignore[no-untyped-call]
             if step == 0:
                 gradients = {

@@ -1,0 +1,112 @@
+"""Tracer of MNN's operations: a call before and after each, which MNN makes while a step is traced."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from wattstep.engines.marked_tracer import MarkedTracer, Operation, shapes_text
+from wattstep.engines.mnn.graph import GraphOperation
+from wattstep.engines.mnn.kinds import kind, layer
+from wattstep.schema.tracer import Code
+
+if TYPE_CHECKING:
+    from wattstep.engines.mnn.engine import MnnEngine
+
+_PART: Final = re.compile(
+    r"(.*?)(_raster_\d+)?"
+)  # which MNN adds where an operation becomes several
+# Whose work MNN tells in millions of multiplications with their additions; of others it tells elements.
+_COUNTED: Final = ("Convolution", "Deconvolution", "MatMul")
+UNKNOWN: Final = GraphOperation(phase="", type="")
+
+
+class MnnTracer(MarkedTracer):
+    """As `MarkedTracer`. What runs, and in which order, is the same in each step: it is read once.
+
+    Args:
+        code: As of `MarkedTracer`.
+        engine: Whose trainings are traced.
+    """
+
+    def __init__(self, code: Code, engine: MnnEngine) -> None:
+        super().__init__(code)
+        self._engine = engine
+        self._times: list[int] = []
+        self._told: list[tuple[str, str, float, str]] = []
+        self._kinds: list[Operation] = []
+
+    def open(self) -> None:
+        """As `MarkedTracer.open`."""
+        self._times.clear()
+        self._told.clear()
+        learning = not self._kinds
+        trainer = self._engine.trainer
+        assert trainer is not None  # without a training nothing is traced
+        trainer.calls = (self._learn if learning else self._begin, self._end)
+
+    def close(self) -> None:
+        """As `MarkedTracer.close`."""
+        if self._engine.trainer is not None:
+            self._engine.trainer.calls = None
+
+    def stamp(self) -> int:
+        """As `MarkedTracer.stamp`: MNN has no clock of its own here."""
+        return time.perf_counter_ns()
+
+    def _learn(self, tensors: Any, info: Any) -> bool:
+        shapes = shapes_text([tensor.getShape() for tensor in tensors])
+        self._told.append((info.getName(), info.getType(), info.getFlops(), shapes))
+        self._times.append(time.perf_counter_ns())
+        return True
+
+    def _begin(self, tensors: Any, info: Any) -> bool:
+        self._times.append(time.perf_counter_ns())
+        return True
+
+    def _end(self, tensors: Any, info: Any) -> bool:
+        self._times.append(time.perf_counter_ns())
+        return True
+
+    def operations(self) -> Sequence[Operation]:
+        """As `MarkedTracer.operations`."""
+        begins, ends = self._times[::2], self._times[1::2]
+        trainer = self._engine.trainer
+        if self._told and trainer is not None:
+            self._kinds = describe(self._told, trainer.graph)
+        if len(self._kinds) != len(ends):  # another training, which begins anew
+            self._kinds = []
+            return []
+        thread = threading.get_ident()
+        for each, begin, end in zip(self._kinds, begins, ends, strict=True):
+            each.start, each.end, each.thread = begin, end, thread
+        return self._kinds
+
+
+def describe(
+    told: Sequence[tuple[str, str, float, str]], graph: Mapping[str, GraphOperation]
+) -> list[Operation]:
+    """Operations as they are written down, without their times.
+
+    Args:
+        told: Name, type, work in millions and shapes of the inputs of each, as MNN tells them.
+        graph: What the graph's operations are for, by name.
+    """
+    operations = []
+    phase = "forward"
+    for name, type_, work, shapes in told:
+        match = _PART.fullmatch(name)
+        assert match is not None
+        of = graph.get(match[1], UNKNOWN)
+        phase = of.phase or phase  # of what has no name of its own, as what ran before it
+        counted = type_.startswith(_COUNTED)
+        operations.append(
+            Operation(
+                f"MNN::{type_}", 0, 0, kind=kind(type_, of), layer=layer(of.node), phase=phase, shapes=shapes,
+                flops=2 * round(work * 1e6) if counted else -1,
+            )
+        )  # fmt: skip
+    return operations

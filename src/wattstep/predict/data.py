@@ -1,0 +1,81 @@
+"""Time of a step's data phase on a GPU's host: a batch is drawn, prepared by the CPU's operations, and copied over.
+
+What a user's own samples take (a photograph's decoding, say) nobody can foretell: it is asked for.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import Final
+
+import numpy as np
+
+from wattstep.devices.table import Device, Processor
+from wattstep.predict.work import LOOKS
+from wattstep.schema.arrays import FloatArray
+from wattstep.schema.step_graph import StepGraph
+
+DATA: Final = "data"  # phase
+READING: Final = "reading and preparing data"
+HOST_SHARE: Final = (
+    0.3  # of the memory's rate that a CPU has of it, where its file does not say: an estimate
+)
+SPREAD: Final = log(3)  # by which it may be off: nobody measured it on any board
+# Time in s for each byte that they write of operations that compute more than they move, on one core of an AMD
+# EPYC with the pages that the system gives for it (docs/predict-here.md); elsewhere it is an estimate.
+COMPUTED: Final = {"aten::upsample_bilinear2d": 1.2e-9}
+UNTOLD: Final = (
+    "the time of reading and preparing your own data is not in the step: --data-time adds it"
+)
+
+
+def computed_seconds(graph: StepGraph) -> FloatArray:
+    """Time in s that operations of the data phase compute beside what they move, shape (n,)."""
+    rates = [
+        COMPUTED.get(name, 0.0) if phase == DATA else 0.0
+        for phase, name in zip(graph.phases, graph.names, strict=True)
+    ]
+    seconds: FloatArray = np.array(rates) * graph.written_bytes
+    return seconds
+
+
+def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
+    """Time in s in which a batch is prepared by the host and copied to its GPU; 0 where inputs stand for others.
+
+    Args:
+        graph: Of the step.
+        device: Where.
+        start_s: In which its host starts an operation.
+    """
+    if not graph.data_known:
+        return 0.0
+    mine = np.array(
+        [
+            phase == DATA and name not in LOOKS
+            for phase, name in zip(graph.phases, graph.names, strict=True)
+        ]
+    )
+    moved = float((graph.read_bytes + graph.written_bytes)[mine].sum())
+    batch = sum(
+        float(size)
+        for size, category in zip(graph.sizes, graph.categories, strict=True)
+        if category == "input"
+    )
+    computed = float(computed_seconds(graph).sum())
+    return computed + float(mine.sum()) * start_s + moved / _host_rate(device) + batch / _copy_rate(device)
+
+
+def _host_rate(device: Device) -> float:
+    cpus = [each for each in device.processors.values() if each.kind == "cpu" and each.bandwidth]
+    if cpus:
+        return max(each.bandwidth.value for each in cpus if each.bandwidth)
+    assert device.memory.bandwidth is not None
+    return HOST_SHARE * device.memory.bandwidth.value
+
+
+def _copy_rate(device: Device) -> float:
+    """Bytes a second to the GPU: over its link; where memory is shared, read and written there."""
+    gpu: Processor = next(each for each in device.processors.values() if each.kind == "gpu")
+    if gpu.link is not None and not device.memory.unified:
+        return gpu.link.value
+    return _host_rate(device) / 2

@@ -242,6 +242,25 @@ def test_a_rewrite_gives_the_same_values_and_gradients(name: str) -> None:
         torch.testing.assert_close(other, plain, rtol=allowed, atol=1e-12)
 
 
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 1), ((3, 2), (2, 3))])
+def test_a_chosen_maximum_is_the_one_that_torch_picks_also_of_equal_values(
+    kernel: Any, stride: Any, padding: int, ceil: bool
+) -> None:
+    draw = torch.Generator().manual_seed(1)
+    drawn = torch.randint(-2, 3, (2, 2, 7, 6), generator=draw)  # of which many are equal
+    values = drawn.double().requires_grad_()
+    plain = functional.max_pool2d(values, kernel, stride, padding, ceil_mode=ceil)
+    with Rewriting(["chosen max pool"]) as mode:
+        chosen = functional.max_pool2d(values, kernel, stride, padding, ceil_mode=ceil)
+    assert len(mode.applied) == 1
+    weights = torch.randn(plain.shape, dtype=torch.float64, generator=draw)
+    gradients = [torch.autograd.grad((out * weights).sum(), values)[0] for out in (plain, chosen)]
+    assert torch.equal(chosen, plain)
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "call",
     [

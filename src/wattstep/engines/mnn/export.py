@@ -25,7 +25,7 @@ from wattstep.schema.extras import require
 # equal values, and a wrong one where windows reach beyond the edges; GELU is an approximation. None of
 # it is told.
 REWRITES: Final = (
-    "flatten", "global average", "average to size", "local response norm", "layer norm", "untied max pool",
+    "flatten", "global average", "average to size", "local response norm", "layer norm", "chosen max pool",
     "gelu", "index", "same type", "attention",
 )  # fmt: skip
 STATISTICS: Final = "running statistics of batch normalisation are not updated"

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-UNTIED: Final = 3  # sides of the largest window whose values are told apart
 _SKIPPED: Final = object()  # the function stays as it is
 Rewrite = Callable[..., Any]
 
@@ -138,37 +137,71 @@ def max_pool_by_comparisons(
     return highest
 
 
-def untied_max_pool(
+def chosen_max_pool(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """Max pooling of values no two of which are equal in a window, and whose windows lie within the image.
+    """Max pooling as the larger of each two values in turn, of equal ones the first, as it picks them.
 
-    For engines that give the whole gradient to each of equal values, or a wrong one at the edges. Each
-    value is moved by at most eight units of its rounding; zeros stay zeros.
+    For engines that give the whole gradient to each of equal values, or a wrong one to what is sliced or
+    padded: values come by reshaping and splitting, the larger of two by a product with 0 or 1.
     """
-    kernels, paddings = _pair(kernel_size), _pair(padding)
-    if return_indices or _pair(dilation) != (1, 1) or max(kernels) > UNTIED:
+    if return_indices or _pair(dilation) != (1, 1):
         return _SKIPPED
+    kernels, paddings = _pair(kernel_size), _pair(padding)
     strides = _pair(stride) if stride not in (None, [], ()) else kernels
-    rows, columns = (torch.arange(int(size)) % UNTIED for size in values.shape[-2:])
-    unit = torch.finfo(torch.float32).eps
-    larger = values * (1 - unit * (UNTIED * rows[:, None] + columns)).to(values.dtype)
-    least = torch.finfo(torch.float32).min
-    for dim, kernel, step, before in zip((-2, -1), kernels, strides, paddings, strict=True):
+    # Of a window the first row that has its maximum, and there the first column: columns, then rows.
+    for dim, kernel, step, before in reversed(
+        list(zip((-2, -1), kernels, strides, paddings, strict=True))
+    ):
         size = int(values.shape[dim]) + 2 * before
-        after = before
-        if ceil_mode and (over := (size - kernel) % step):
-            last = size - kernel - over + step  # where a window begins that is not whole
-            if last < size - before:  # unless it lies in the padding
-                after += step - over
-        for width, front in ((before, True), (after, False)):
-            if width:
-                shape = list(map(int, larger.shape))
-                shape[dim] = width
-                edge = torch.full(shape, least, dtype=values.dtype)
-                larger = torch.cat([edge, larger] if front else [larger, edge], dim)
-    return functional.max_pool2d(larger, kernels, strides)
+        count = (size - kernel) // step + 1
+        if ceil_mode and (size - kernel) % step and count * step < size - before:
+            count += 1  # a window that is not whole, unless it lies in the padding
+        values = _largest(values, dim, count, kernel, step, before)
+    return values
+
+
+def _largest(values: Tensor, dim: int, count: int, kernel: int, step: int, before: int) -> Tensor:
+    """The maximum of each of `count` windows along a dimension, of equal values the first."""
+    shifts = (kernel - 1) // step + 1
+    whole = step * (count + shifts - 1)
+    size = int(values.shape[dim])
+    shape = list(map(int, values.shape))
+    if before + size > whole:  # the last values lie in no window
+        values = torch.split(values, [whole - before, before + size - whole], dim)[0]
+        size = whole - before
+    edges = []
+    for width in (before, whole - before - size):
+        shape[dim] = width
+        edges.append(
+            [torch.full(shape, torch.finfo(torch.float32).min, dtype=values.dtype)] if width else []
+        )
+    if any(edges):
+        values = torch.cat([*edges[0], values, *edges[1]], dim)
+    shape[dim] = whole // step
+    at = values.dim() + dim + 1
+    phases = (
+        [values]
+        if step == 1
+        else [
+            one.reshape(shape)
+            for one in torch.split(values.reshape(*shape[:at], step, *shape[at:]), 1, at)
+        ]
+    )
+    largest: Tensor | None = None
+    for place in range(kernel):
+        one, shift = phases[place % step], place // step
+        widths = [width for width in (shift, count, shifts - 1 - shift) if width]
+        if len(widths) > 1:
+            one = torch.split(one, widths, dim)[1 if shift else 0]
+        if largest is None:
+            largest = one
+        else:
+            first = (largest >= one).to(one.dtype)
+            largest = largest * first + one * (1 - first)
+    assert largest is not None
+    return largest
 
 
 def gelu(values: Tensor, approximate: str = "none") -> Any:
@@ -383,10 +416,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
         (functional.max_pool2d, torch.max_pool2d),
         max_pool_by_comparisons, "max pooling by comparing the values of each window in turn",
     ),
-    "untied max pool": (
+    "chosen max pool": (
         (functional.max_pool2d, torch.max_pool2d),
-        untied_max_pool,
-        "max pooling of values moved by up to eight units of rounding, so that no two are equal",
+        chosen_max_pool,
+        "max pooling as the larger of each two values in turn",
     ),
     "gelu": ((functional.gelu,), gelu, "GELU by the error function"),
     "same type": (

@@ -152,18 +152,3 @@ def test_what_is_not_made_is_refused(tmp_path: Path, lenet: Path) -> None:
         exported(tmp_path, "lenet", 4, optimizer=OptimizerSettings(name="adam8bit", rate=1e-3))
     with refused("threads-not-for-engine", "--threads 2"):
         ENGINE.open(ExportedFolder(lenet), 2)
-
-
-def test_a_program_that_is_none_is_refused(lenet: Path, tmp_path: Path) -> None:
-    import shutil
-
-    from wattstep.engines.executorch.export import PROGRAM
-    from wattstep.engines.exported.folder import write_facts
-
-    place = tmp_path / "cut"
-    shutil.copytree(lenet, place)
-    whole = (place / PROGRAM).read_bytes()
-    (place / PROGRAM).write_bytes(whole[: len(whole) // 2])
-    write_facts(place, ExportedFolder(lenet).training)
-    with refused("damaged-export", PROGRAM):
-        opened(place)

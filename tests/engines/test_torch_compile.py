@@ -128,6 +128,11 @@ def test_the_engine_is_torch_and_checkpoints_nothing() -> None:
         TrainingSettings(workload="lenet", engine="torch-compile", checkpointing=True)
 
 
+def test_a_network_that_is_compiled_wrongly_is_refused() -> None:
+    with refused("wrong-training", "alexnet", "no gradient"):
+        engines.find("torch-compile").prepare(find("alexnet"), Preparation(batch_size=2))
+
+
 def run(folder: Path, *options: str) -> None:
     subprocess.run(
         [sys.executable, "-m", "wattstep", "run", "lenet", "--threads", "1", "--steps", "5",

@@ -63,7 +63,12 @@ class Program:
             self._load(events=True)
 
     def events(self, path: Path) -> None:
-        """Writes the events since the last time into a file."""
+        """Writes the events since the last time into a file; none are written before a step was made.
+
+        The runtime crashes where it is asked for events of nothing.
+        """
+        if not self._unread:
+            return
         self._module.write_etdump_result_to_file(str(path))
         self._unread = 0
 

@@ -12,7 +12,7 @@ import torch
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining
-from wattstep.engines.torch.compiling import Compiling, compiling
+from wattstep.engines.torch.compiling import WRONG, Compiling, compiling
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
 from wattstep.engines.torch.gpu import facts
@@ -66,6 +66,12 @@ class TorchTrainer(Trainer):
         precision: str = "fp32",
     ) -> None:
         workload.specification.check_precision(precision)
+        if preparation.compiled and workload.facts.name in WRONG:
+            raise InvalidValueError(
+                f"--compile: torch trains {workload.facts.name} wrongly when it is compiled: "
+                f"{WRONG[workload.facts.name]}",
+                id="wrong-training",
+            )
         self._device = find_device(processor, precision)
         self._numerics: TrainingOptions = {}
         self._remarks: list[str] = []

@@ -239,6 +239,24 @@ def test_what_a_batch_decides_is_captured_without_a_run(make: Any) -> None:
     assert graph.flops[phases == "forward"].sum() == 2 * 5 * (6 * 200 + 200 * 200)
 
 
+class Truncated(OfUser):
+    """Begins as vision transformers do: with weights that torch draws until they fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.nn.init.trunc_normal_(self.first.weight, std=0.02)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(inputs))  # type: ignore[no-any-return]
+
+
+def test_weights_that_are_drawn_until_they_fit_need_no_run() -> None:
+    assert capture(of_user(Truncated, (6,)), Preparation(batch_size=1)).at(4).notes == ()
+    weight = torch.zeros(1000)
+    torch.nn.init.trunc_normal_(weight, std=1.0)  # as before, once the capture is over
+    assert 0 < float(weight.abs().max()) <= 2
+
+
 def test_what_activations_decide_is_refused_with_its_line_where_it_is_not_in_proportion() -> None:
     torch.manual_seed(0)
     with refused("data-dependent", "nonzero", "in line ", " of test_torch_capture.py"):

@@ -62,7 +62,12 @@ def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
         if category == "input"
     )
     computed = float(computed_seconds(graph).sum())
-    return computed + float(mine.sum()) * start_s + moved / _host_rate(device) + batch / _copy_rate(device)
+    return (
+        computed
+        + float(mine.sum()) * start_s
+        + moved / _host_rate(device)
+        + batch / _copy_rate(device)
+    )
 
 
 def _host_rate(device: Device) -> float:

@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from wattstep.engines.executorch.export import RUNTIME
 from wattstep.engines.exported.engine import ExportedEngine
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import ExportedTrainer
@@ -16,7 +17,6 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import Preparation, Specification
 
 VERSION: Final = "1.5."  # whose training API is experimental, and whose files the next may not read
-RUNTIME: Final = "executorch.extension.pybindings.portable_lib"
 
 
 class ExecuTorchEngine(ExportedEngine):

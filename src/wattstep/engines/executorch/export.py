@@ -16,6 +16,7 @@ from wattstep.schema.extras import require
 if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
+RUNTIME: Final = "executorch.extension.pybindings.portable_lib"
 PROGRAM: Final = "program.pte"
 KERNELS: Final = "kernels.json"
 METHOD: Final = "forward"

@@ -13,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.engines.executorch.engine import RUNTIME
-from wattstep.engines.executorch.export import KERNELS, METHOD, PREFIX, PROGRAM
+from wattstep.engines.executorch.export import KERNELS, METHOD, PREFIX, PROGRAM, RUNTIME
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
 from wattstep.engines.exported.updates import Update
-from wattstep.errors import DamagedRunError
+from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.schema.engine import Engine, Mark
 
 Array = npt.NDArray[Any]
@@ -71,7 +70,12 @@ class Program:
     def run(self, inputs: tuple[Any, ...]) -> tuple[float, list[Array], list[Array]]:
         """Loss, gradients and weights, the latter two as they lie in the runtime's memory."""
         begin = time.perf_counter_ns()
-        outputs = self._module.run_method(METHOD, inputs, clone_outputs=False)
+        try:
+            outputs = self._module.run_method(METHOD, inputs, clone_outputs=False)
+        except RuntimeError as error:
+            raise RecordingError(
+                f"executorch cannot run the program: {error}", id="engine-failed"
+            ) from error
         self.called = (begin, time.perf_counter_ns())
         self._unread += 1
         if self._events and self._unread >= _KEPT:

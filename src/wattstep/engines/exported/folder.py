@@ -106,6 +106,13 @@ class ExportedSettings(TypedDict):
     optimizer: str | None
 
 
+class ExportedFile(TypedDict):
+    """A file of an export as it was written: bytes, and SHA-256 in hexadecimal digits."""
+
+    size: int
+    sha256: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExportedTraining:
     """The facts of an exported training.
@@ -145,7 +152,7 @@ class ExportedTraining:
     model: ModelFacts
     rewrites: Sequence[str] = ()
     notes: Sequence[str] = ()
-    files: Mapping[str, Mapping[str, Any]]
+    files: Mapping[str, ExportedFile]
 
     @property
     def batch_size(self) -> int:

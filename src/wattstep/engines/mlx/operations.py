@@ -41,13 +41,12 @@ def conv1d(
     dilation: Any = 1, groups: int = 1,
 ) -> Array:  # fmt: skip
     """Convolution of sequences."""
-    step, beyond, apart = (
-        each if isinstance(each, int) else each[0] for each in (stride, padding, dilation)
+    step, edge, spread = (
+        each if isinstance(each, int) else int(each[0]) for each in (stride, padding, dilation)
     )
     made = mx.conv1d(
-        values.transpose(0, 2, 1), weight.transpose(0, 2, 1), step, beyond, apart, groups
-    )
-    made = made.transpose(0, 2, 1)
+        values.transpose(0, 2, 1), weight.transpose(0, 2, 1), step, edge, spread, groups
+    ).transpose(0, 2, 1)
     return made if bias is None else made + bias.reshape(1, -1, 1)
 
 
@@ -228,7 +227,7 @@ def like(make: Callable[..., Array]) -> Callable[..., Array]:
 
 def arange(*bounds: Any, dtype: Any = None, **_: Any) -> Array:
     """Whole numbers."""
-    make: Any = mx.arange
+    make: Callable[..., Array] = mx.arange  # whose overloads know no spread arguments
     return make(*bounds, dtype=dtype or mx.int64)
 
 

@@ -72,7 +72,7 @@ class MnnEngine(ExportedEngine):
         """As `Engine.tracer`."""
         from wattstep.engines.mnn.tracer import MnnTracer
 
-        return MnnTracer(code, self)
+        return MnnTracer(code, lambda: self.trainer)
 
 
 ENGINE = MnnEngine()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from wattstep.engines.marked_tracer import MarkedTracer, Operation, shapes_text
@@ -14,7 +14,7 @@ from wattstep.engines.mnn.kinds import kind, layer
 from wattstep.schema.tracer import Code
 
 if TYPE_CHECKING:
-    from wattstep.engines.mnn.engine import MnnEngine
+    from wattstep.engines.mnn.trainer import MnnTrainer
 
 _PART: Final = re.compile(
     r"(.*?)(_raster_\d+)?"
@@ -29,12 +29,12 @@ class MnnTracer(MarkedTracer):
 
     Args:
         code: As of `MarkedTracer`.
-        engine: Whose trainings are traced.
+        training: Gives the training of this process; None: there is none.
     """
 
-    def __init__(self, code: Code, engine: MnnEngine) -> None:
+    def __init__(self, code: Code, training: Callable[[], MnnTrainer | None]) -> None:
         super().__init__(code)
-        self._engine = engine
+        self._training = training
         self._times: list[int] = []
         self._told: list[tuple[str, str, float, str]] = []
         self._kinds: list[Operation] = []
@@ -44,14 +44,14 @@ class MnnTracer(MarkedTracer):
         self._times.clear()
         self._told.clear()
         learning = not self._kinds
-        trainer = self._engine.trainer
+        trainer = self._training()
         assert trainer is not None  # without a training nothing is traced
         trainer.calls = (self._learn if learning else self._begin, self._end)
 
     def close(self) -> None:
         """As `MarkedTracer.close`."""
-        if self._engine.trainer is not None:
-            self._engine.trainer.calls = None
+        if (trainer := self._training()) is not None:
+            trainer.calls = None
 
     def stamp(self) -> int:
         """As `MarkedTracer.stamp`: MNN has no clock of its own here."""
@@ -74,7 +74,7 @@ class MnnTracer(MarkedTracer):
     def operations(self) -> Sequence[Operation]:
         """As `MarkedTracer.operations`."""
         begins, ends = self._times[::2], self._times[1::2]
-        trainer = self._engine.trainer
+        trainer = self._training()
         if self._told and trainer is not None:
             self._kinds = describe(self._told, trainer.graph)
         if len(self._kinds) != len(ends):  # another training, which begins anew

@@ -53,7 +53,7 @@ def build_gradients(network: ModelProto, held: Iterable[str], trainable: set[str
     for node in network.graph.node:  # whose gradient is made of its second output
         if node.op_type == "SoftmaxCrossEntropyLoss" and len(node.output) == 1:
             node.output.append(f"{node.output[0]}_log_prob")
-    onnxruntime.set_default_logger_severity(3)
+    onnxruntime.set_default_logger_severity(3)  # it tells of each transformation
     simplified = get_optimized_model(network.SerializeToString(), trainable, quiet())
     builder = GradientGraphBuilder(simplified, {"loss"}, trainable, "loss", quiet())
     builder.build()
@@ -118,12 +118,12 @@ def split(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, Mod
         model: As `build_gradients` gives it.
         values: A batch and what is held, by name: the graph is tried on them.
     """
-    graph = model.graph
-    made_by = {name: node for node in graph.node for name in node.output if name}
+    graph, nodes = model.graph, list(model.graph.node)
+    made_by = {name: node for node in nodes for name in node.output if name}
     statistics = [each.name for each in graph.output if each.name.endswith("_next")]
     ahead = _needed(["loss", *statistics], made_by)
-    forward = [node for node in graph.node if id(node) in ahead]
-    behind = [node for node in graph.node if id(node) not in ahead]
+    forward = [node for node in nodes if id(node) in ahead]
+    behind = [node for node in nodes if id(node) not in ahead]
     of_forward = {name for node in forward for name in node.output if name}
     again: dict[int, NodeProto] = {}
 
@@ -151,7 +151,7 @@ def split(model: ModelProto, values: Mapping[str, Any]) -> tuple[ModelProto, Mod
     known = _try(_graph(model, forward, list(graph.input), _of_any_kind(wanted), "trial"), values)
     first = _graph(model, forward, list(graph.input), [known[name] for name in outputs], "forward")
     shapes = {each.name: _shape(each) for each in (*graph.input, *known.values())}
-    shares = {name: _share(shapes[values]) for name, values in normalized.items()}
+    shares = {name: _share(shapes[normal]) for name, normal in normalized.items()}
     helper.set_model_props(first, {VARIANCES: json.dumps(shares)})
     inputs = [*graph.input, *(known[name] for name in crossing)]
     gradients = [each for each in graph.output if each.name not in ("loss", *statistics)]

@@ -77,8 +77,9 @@ class Step:
         """
         tracing = {name: self._session(name, folder) for name in GRAPHS}
         kept = {name: self.arrays[name].copy() for name in tracing["forward"].updated}
-        for name in ("forward", "backward"):
-            tracing[name].run(self._batch)
+        if self._batch:  # else this is the very first step
+            for name in ("forward", "backward"):
+                tracing[name].run(self._batch)
         for name, values in kept.items():
             self.arrays[name][...] = values
         self._tracing = tracing

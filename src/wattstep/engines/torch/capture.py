@@ -69,6 +69,7 @@ NEEDS_VALUES: Final = (
     RuntimeError,
 )
 DEVICE: Final = torch.ops.prim.device.default
+TRUNCATED: Final = "_no_grad_trunc_normal_"  # of torch.nn.init
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
@@ -418,6 +419,7 @@ def _captured(
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),
         _young(fake),
+        _not_drawn() if fake else nullcontext(),
     ):
         if fake:  # of what fake tensors cannot do, which is refused anyway
             warnings.simplefilter("ignore")
@@ -510,6 +512,23 @@ def _young(fake: bool) -> Iterator[None]:
         gc.collect(0 if fake else 2)
         if collects:
             gc.enable()
+
+
+@contextmanager
+def _not_drawn() -> Iterator[None]:
+    """Weights of a truncated normal distribution are left as they are: torch draws them again until they fit.
+
+    That asks for values, which decide nothing else: every vision transformer begins so.
+    """
+    draw = getattr(torch.nn.init, TRUNCATED, None)
+    if draw is None:  # of another release: such a network is run
+        yield
+        return
+    setattr(torch.nn.init, TRUNCATED, lambda tensor, *bounds, **options: tensor)
+    try:
+        yield
+    finally:
+        setattr(torch.nn.init, TRUNCATED, draw)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattstep.predict import AnyPredictor, Prediction
+from wattstep.predict.life import BESIDE, EVALUATION, FRAMEWORK, RELOADING, SAVING
 from wattstep.report.memory_tables import STAGES
 from wattstep.report.terminal.folding import has_room
 from wattstep.report.wording import begun
@@ -17,6 +18,7 @@ from wattstep.schema.figure import Figure
 from wattstep.schema.spelling import quantity, spell
 
 LARGEST_KINDS = 4
+WORDS = {FRAMEWORK: "start", EVALUATION: "evaluation", SAVING: "saving", RELOADING: "reloading"}
 ROWS = (
     ("step", "step_time"),
     ("throughput", "throughput"),
@@ -73,7 +75,9 @@ def _table(predictions: Sequence[Prediction]) -> Table:
     for label, name in ROWS:
         table.add_row(label, *(_shown(one, name) for one in predictions))
         if name == "system_memory":
-            for stage in predictions[0].life:
+            for stage in predictions[0].life if predictions[0].processor == "cpu" else ():
+                if stage in BESIDE:
+                    continue
                 cells = (_cell(one.memory_by_stage[stage]) for one in predictions)
                 table.add_row(f"  {STAGES[stage].lower()}", *cells)
     table.add_row("does it fit?", *(_fits(one) for one in predictions))
@@ -125,10 +129,15 @@ def _heat(one: Prediction) -> list[str]:
 
 
 def _stages(one: Prediction) -> list[str]:
-    """How long it takes to start, to save and to load again; nothing where the device's file does not tell."""
-    times = one.time_by_stage
-    spelt = [f"{STAGES[stage].lower()} {_cell(figure)}" for stage, figure in times.items()]
-    return [f"Beside the steps: {', '.join(spelt)}."] if spelt else []
+    """What stages of a training's life beside its steps take, in memory and time; nothing of what is not known."""
+    sizes, times = one.memory_by_stage, one.time_by_stage
+    beside = []
+    for stage in (FRAMEWORK, *BESIDE):
+        figures = [sizes.get(stage) if stage in BESIDE else None, times.get(stage)]
+        cells = [_cell(each) for each in figures if each is not None and not each.missing]
+        if cells:
+            beside.append(f"{WORDS[stage]} {', '.join(cells)}")
+    return [f"Batch {one.batch_size:,} beside its steps: {'; '.join(beside)}."] if beside else []
 
 
 def _notes(

@@ -306,3 +306,39 @@ def test_torchs_own_course_in_float32_conforms_and_a_slower_rate_does_not() -> N
 def test_what_more_than_one_loss_trains_is_not_exported() -> None:
     with refused("cannot-export", "dcgan"):
         Source(workloads.find("dcgan"), Preparation(batch_size=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("gelu", functional.gelu),
+        ("layer norm", lambda v: functional.layer_norm(v, (7, 9), torch.ones(7, 9) / 2)),
+        ("index", lambda v: v[:, 1]),
+        ("index", lambda v: v[:, :, 2:5]),
+        ("same type", lambda v: v.float() + v.to(torch.float32)),
+        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 2)),
+        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 2, ceil_mode=True)),
+        ("untied max pool", lambda v: functional.max_pool2d(v, 2, 2, padding=1, ceil_mode=True)),
+        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 1, padding=1)),
+    ],
+)
+def test_rewrites_for_mnn_give_the_same_within_rounding(name: str, call: Any) -> None:
+    values = torch.randn(2, 3, 7, 9, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    plain = call(values)
+    (slope,) = torch.autograd.grad(plain.square().sum(), values)
+    with Rewriting([name]) as mode:
+        rewritten = call(values)
+    assert mode.applied
+    torch.testing.assert_close(rewritten, plain, rtol=3e-6, atol=1e-6)
+    (mine,) = torch.autograd.grad(rewritten.square().sum(), values)
+    torch.testing.assert_close(mine, slope, rtol=3e-5, atol=1e-5)
+    assert call(torch.ones(2, 3, 7, 9)).shape == rewritten.shape
+
+
+def test_of_equal_values_in_a_window_one_is_the_largest() -> None:
+    values = torch.full((1, 1, 7, 7), 0.5, requires_grad=True)
+    with Rewriting(["untied max pool"]):
+        pooled = functional.max_pool2d(values, 3, 2)
+    assert pooled.shape == (1, 1, 3, 3)
+    (slope,) = torch.autograd.grad(pooled.sum(), values)
+    assert float(slope.sum()) == pytest.approx(9.0, abs=1e-4)

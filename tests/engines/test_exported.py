@@ -316,10 +316,10 @@ def test_what_more_than_one_loss_trains_is_not_exported() -> None:
         ("index", lambda v: v[:, 1]),
         ("index", lambda v: v[:, :, 2:5]),
         ("same type", lambda v: v.float() + v.to(torch.float32)),
-        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 2)),
-        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 2, ceil_mode=True)),
-        ("untied max pool", lambda v: functional.max_pool2d(v, 2, 2, padding=1, ceil_mode=True)),
-        ("untied max pool", lambda v: functional.max_pool2d(v, 3, 1, padding=1)),
+        ("chosen max pool", lambda v: functional.max_pool2d(v, 3, 2)),
+        ("chosen max pool", lambda v: functional.max_pool2d(v, 3, 2, ceil_mode=True)),
+        ("chosen max pool", lambda v: functional.max_pool2d(v, 2, 2, padding=1, ceil_mode=True)),
+        ("chosen max pool", lambda v: functional.max_pool2d(v, 3, 1, padding=1)),
     ],
 )
 def test_rewrites_for_mnn_give_the_same_within_rounding(name: str, call: Any) -> None:
@@ -337,7 +337,7 @@ def test_rewrites_for_mnn_give_the_same_within_rounding(name: str, call: Any) ->
 
 def test_of_equal_values_in_a_window_one_is_the_largest() -> None:
     values = torch.full((1, 1, 7, 7), 0.5, requires_grad=True)
-    with Rewriting(["untied max pool"]):
+    with Rewriting(["chosen max pool"]):
         pooled = functional.max_pool2d(values, 3, 2)
     assert pooled.shape == (1, 1, 3, 3)
     (slope,) = torch.autograd.grad(pooled.sum(), values)

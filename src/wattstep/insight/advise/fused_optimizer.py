@@ -21,8 +21,8 @@ def fused_optimizer(facts: Facts) -> Advice | Missing:
 
     A fused one still moves every parameter, gradient and state once: that is what remains.
     """
-    if not facts.on_torch:
-        return Missing("only torch has fused optimizers to choose")
+    if facts.ours and not facts.on_torch:
+        return Missing("there is one implementation of the optimizer on this engine")
     rows, step = facts.in_phase("optimizer") & facts.within(STEP), facts.step_s
     names = [row.name for row, mine in zip(facts.work.rows, rows, strict=True) if mine]
     gap = float(np.mean(facts.idle_s[OPTIMIZER]))

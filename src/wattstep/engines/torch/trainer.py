@@ -12,7 +12,7 @@ import torch
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining
-from wattstep.engines.torch.compiling import WRONG, Compiling, compiling
+from wattstep.engines.torch.compiling import COMPILED, WRONG, Compiling, compiling
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
 from wattstep.engines.torch.gpu import facts
@@ -30,6 +30,7 @@ from wattstep.engines.torch.precision import (
 )
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import lay_channels_last
+from wattstep.engines.trained import read_trained
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
 from wattstep.schema.run_documents import CompilingFacts, ModelFacts, TrainingOptions
@@ -66,15 +67,11 @@ class TorchTrainer(Trainer):
         precision: str = "fp32",
     ) -> None:
         workload.specification.check_precision(precision)
-        if preparation.compiled and workload.facts.name in WRONG:
-            raise InvalidValueError(
-                f"--compile: torch trains {workload.facts.name} wrongly when it is compiled: "
-                f"{WRONG[workload.facts.name]}",
-                id="wrong-training",
-            )
         self._device = find_device(processor, precision)
         self._numerics: TrainingOptions = {}
         self._remarks: list[str] = []
+        if preparation.compiled:
+            self._check_compiled(workload.facts.name)
         if self._device.type == "cuda":
             self._set_numerics(precision)
         if threads is not None:
@@ -125,6 +122,19 @@ class TorchTrainer(Trainer):
         strategies = preparation.checkpointing or preparation.offload
         plain = one and plain_precision and processor == "cpu"
         self._plain = plain and not (self._compiled or strategies)
+
+    def _check_compiled(self, workload: str) -> None:
+        """Refuses what torch trains wrongly when it is compiled, and says what was never tried."""
+        tried = read_trained().get(COMPILED, {})
+        if reason := WRONG.get(workload) or tried.get(workload):
+            raise InvalidValueError(
+                f"--compile: torch trains {workload} wrongly when it is compiled: {reason}",
+                id="wrong-training",
+            )
+        if workload not in tried:
+            self._remarks.append(
+                f"compiled, {workload} was never held against plain torch: docs/engines.md"
+            )
 
     def _offloading(self, wanted: bool) -> Callable[[], AbstractContextManager[None]]:
         """What a forward pass runs in, so that what it saves goes elsewhere."""

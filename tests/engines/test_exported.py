@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import replace
@@ -90,9 +91,31 @@ def test_a_folder_that_was_cut_changed_or_linked_is_refused(folder: Path, tmp_pa
 def test_names_of_files_stay_in_the_folder(folder: Path) -> None:
     document = json.loads((folder / FACTS).read_text())
     document["inputs"][0]["file"] = "../inputs.npy"
-    (folder / FACTS).write_text(json.dumps(document))
-    with refused("damaged-export"):
+    (folder / FACTS).write_text(json.dumps(signed(document)))
+    with refused("damaged-export", "../inputs.npy"):
         ExportedFolder(folder)
+
+
+def signed(document: dict[str, Any]) -> dict[str, Any]:
+    """The facts of somebody who makes the hash as well."""
+    facts = {key: value for key, value in document.items() if key not in ("version", "sha256")}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return {"version": document["version"], "sha256": digest, **facts}
+
+
+def test_facts_that_were_changed_or_contradict_each_other_are_refused(folder: Path) -> None:
+    document = json.loads((folder / FACTS).read_text())
+    for changed in (
+        {"settings": {**document["settings"], "batch_size": 80_000}},
+        {"losses": [], "allowed": []},
+        {"allowed": [1e9]},
+    ):
+        (folder / FACTS).write_text(json.dumps({**document, **changed}))
+        with refused("damaged-export", FACTS):
+            ExportedFolder(folder)
+        (folder / FACTS).write_text(json.dumps(signed({**document, **changed})))
+        with refused("damaged-export"):
+            ExportedFolder(folder)
 
 
 def test_another_version_and_no_export_are_told_apart(folder: Path, tmp_path: Path) -> None:

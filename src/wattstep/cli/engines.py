@@ -69,6 +69,8 @@ def _list(as_json: bool) -> None:
 
         dump({"engines": rows}, sys.stdout)
         return
+    from rich.text import Text
+
     from wattstep.cli.screen import plain_table, screen
     from wattstep.report.terminal.folding import print_table
 
@@ -79,7 +81,7 @@ def _list(as_json: bool) -> None:
         right = sum(1 for reason in known.values() if not reason)
         table.add_row(
             row["engine"],
-            row["version"] or row["reason"] or "",
+            Text(row["version"] or row["reason"] or ""),
             "what is exported for it" if row["exports"] else "workloads as they are",
             f"{right} of {len(known)}" if known else "–",
         )

@@ -283,8 +283,9 @@ def follow_export(
         asked = batch if field == "batch_size" else given.get(field)
         if stands(parameter) and str(asked) != str(value):
             option = option_of(TrainingSettings, field)
+            exported = "the workload's own" if value is None else value
             raise InvalidValueError(
-                f"--{option} {asked}: {place} was exported with {value}: export it again",
+                f"--{option} {asked}: {place} was exported with {exported}: export it again",
                 id="other-export",
             )
         if field != "batch_size":

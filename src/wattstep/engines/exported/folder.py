@@ -260,7 +260,10 @@ class ExportedFolder:
             )
         try:
             del document["version"]
+            if document.pop("sha256", None) != _digest(document):
+                raise ValueError(f"{FACTS} was changed after the export")
             training: ExportedTraining = _made(ExportedTraining, _CHECKS)(document)
+            _check_agreement(training)
             self._check_files(training)
         except (OSError, ValueError) as error:
             raise DamagedRunError(f"{self.path}: {error}", id="damaged-export") from error
@@ -319,6 +322,24 @@ class ExportedFolder:
             return {name: kept[name] for name in kept.files}
 
 
+def _digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of the facts without their own, in hexadecimal digits."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _check_agreement(training: ExportedTraining) -> None:
+    """Refuses facts that contradict each other.
+
+    Raises:
+        ValueError: They do.
+    """
+    for each in training.inputs:
+        if each.name in ("inputs", "targets") and each.shape[:1] != (training.batch_size,):
+            raise ValueError(f"{each.name} are not of batch {training.batch_size}")
+    if len(training.losses) != len(training.allowed) or not training.losses:
+        raise ValueError("it does not say which losses are right")
+
+
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Writes arrays by name into one `.npz`."""
     named: dict[str, Any] = dict(arrays)
@@ -332,6 +353,7 @@ def write_facts(folder: Path, training: ExportedTraining) -> None:
         if path.is_file() and path.name != FACTS:
             data = path.read_bytes()
             files[path.name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    document = {"version": VERSION, **asdict(training), "files": files}
-    text = json.dumps(document, indent=1, ensure_ascii=False)
+    document = json.loads(json.dumps({**asdict(training), "files": files}))
+    whole = {"version": VERSION, "sha256": _digest(document), **document}
+    text = json.dumps(whole, indent=1, ensure_ascii=False)
     (folder / FACTS).write_text(text + "\n", encoding="utf-8")

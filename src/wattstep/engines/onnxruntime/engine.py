@@ -70,7 +70,7 @@ class OnnxRuntimeEngine(ExportedEngine):
 
     def version(self) -> str:
         """As `Engine.version`."""
-        return f"{PACKAGE} {version(PACKAGE)}"
+        return f"{self.name} {version(PACKAGE)}"
 
     def tracer(self, code: Code) -> Tracer | None:
         """As `Engine.tracer`."""

@@ -370,5 +370,5 @@ def _marked(mark: str, text: str) -> Grid:
     grid = Grid.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1)
     grid.add_column(overflow="fold")
-    grid.add_row(mark, text)
+    grid.add_row(mark, Text(text) if isinstance(text, str) else text)
     return grid

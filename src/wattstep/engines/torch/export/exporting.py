@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +55,15 @@ def export(
     """
     from wattstep.engines.exported.engine import run_course
 
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(out.parent, os.W_OK):
+            raise PermissionError(EACCES, os.strerror(EACCES))
+    except OSError as error:
+        raise InvalidValueError(
+            f"{out} cannot be written: {(error.strerror or str(error)).lower()}",
+            id="cannot-write-export",
+        ) from error
     if out.exists():
         raise InvalidValueError(
             f"{out} is there already: choose another folder, or remove it first",
@@ -61,7 +72,6 @@ def export(
     if source is None:
         tell("building the network")
         source = Source(specification, preparation)
-    out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         folder = Path(scratch, "export")
         folder.mkdir()

@@ -14,6 +14,7 @@ import pytest
 from tests.refusals import refused
 
 from wattstep import workloads
+from wattstep.engines import ENGINES, MODULES, find
 from wattstep.engines.exported.conformance import STEPS, Course, Reference, check, judge
 from wattstep.engines.exported.folder import (
     FACTS,
@@ -365,3 +366,9 @@ def test_of_equal_values_in_a_window_one_is_the_largest() -> None:
     assert pooled.shape == (1, 1, 3, 3)
     (slope,) = torch.autograd.grad(pooled.sum(), values)
     assert float(slope.sum()) == pytest.approx(9.0, abs=1e-4)
+
+
+def test_modules_of_engines_are_those_that_they_name_themselves() -> None:
+    assert {name: MODULES.get(name, name) for name in ENGINES.own} == {
+        name: find(name).module for name in ENGINES.own
+    }

@@ -26,6 +26,9 @@ ENGINES: Final = Registry(
     },
 )
 
+# Of those whose framework's module has another name: asked in somebody's script, where no door is opened.
+MODULES: Final = {"torch-compile": "torch", "mnn": "MNN"}
+
 
 @cache
 def find(name: str) -> Engine:
@@ -67,8 +70,8 @@ def listen_to_script(listener: Listener, marker: str) -> None:
 
 
 def _module(name: str) -> str:
-    """Module whose presence says that an engine's framework is loaded; other packages' are not asked."""
-    return find(name).module if name in ENGINES.own else name
+    """Module whose presence says that an engine's framework is loaded."""
+    return MODULES.get(name, name)
 
 
 def _listen(name: str, listener: Listener, marker: str) -> None:

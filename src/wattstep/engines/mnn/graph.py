@@ -284,8 +284,12 @@ class TrainingGraph:
             place, decay = self._parameters[name], decays[name]
             old = place
             if decay and optimizer.name == "adamw":
-                old = place * self._number(1 - optimizer.rate * decay)
-            elif decay:
+                raise InvalidValueError(
+                    "--optimizer adamw: on mnn without weight_decay only, since MNN's graph trains another "
+                    "step with it",
+                    id="optimizer-not-for-engine",
+                )
+            if decay:
                 gradient = gradient + place * self._number(decay)
             step = make[optimizer.name](name, gradient, settings, scalars, optimizer.rate)
             value = old - step

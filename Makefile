@@ -21,6 +21,9 @@ demo: .venv/.runs
 # faults, Dask, browser, children of the command line; files side by side, two at a time, since they
 # watch clocks, memory, and what other processes do meanwhile.
 #
+# Frameworks bring allocators and compilers that stay in a process and show in what others measure there:
+# tests/engines has processes of its own.
+#
 # Compiled modules are kept whatever the environment says: tests start some hundred interpreters, and
 # each would compile again what it imports.
 export PYTHONDONTWRITEBYTECODE =
@@ -29,7 +32,8 @@ test: .venv/.tests
 	$(PYTEST) --tier test -n logical --maxprocesses 4 --dist worksteal
 
 test-system: .venv/.tests
-	$(PYTEST) --tier system -n 2 --dist loadfile
+	$(PYTEST) --tier system -n 2 --dist loadfile --ignore tests/engines
+	$(PYTEST) --tier system -n 2 --dist loadfile tests/engines
 
 test-all: .venv/.tests
 	$(PYTEST) --hypothesis-profile=long

@@ -42,6 +42,8 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
+        # torch's own is shared by all modes, also with answers of a compiler whose sizes are symbols.
+        self.cache_enabled = False
         self._functional: dict[Any, bool] = {}
         self._made: dict[Any, tuple[bool, list[_Layout | None]]] = {}
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.engines.exporting import export
 from tests.refusals import refused
 
-from wattstep import workloads
 from wattstep.engines.executorch.engine import ENGINE
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.errors import MissingPartError
 from wattstep.schema.journal import OPERATION, OPERATION_FIELDS
-from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.schema.workload import OptimizerSettings
 
 torch = pytest.importorskip("torch")
 try:
@@ -31,12 +32,7 @@ from wattstep.engines.executorch.tracer import ExecuTorchTracer  # noqa: E402
 from wattstep.engines.executorch.trainer import ExecuTorchTrainer  # noqa: E402
 from wattstep.engines.torch.export.rewrites import Rewriting  # noqa: E402
 
-
-def exported(place: Path, name: str, batch: int, **of: Any) -> Path:
-    """An exported training, which the export has held against torch's in float64."""
-    out = place / "export"
-    ENGINE.export(workloads.find(name), Preparation(batch_size=batch, **of), out)
-    return out
+exported = partial(export, ENGINE)
 
 
 def opened(place: Path) -> ExecuTorchTrainer:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.engines.exporting import export
 from tests.refusals import refused
 
 from wattstep import workloads
@@ -29,11 +31,7 @@ from wattstep.engines.mlx.trainer import MlxTrainer  # noqa: E402
 RMSPROP = OptimizerSettings(name="rmsprop", rate=1e-3, options={"momentum": 0.9})
 
 
-def exported(place: Path, name: str, batch: int, **of: Any) -> Path:
-    """An exported training, which the export has held against torch's in float64."""
-    out = place / "export"
-    ENGINE.export(workloads.find(name), Preparation(batch_size=batch, **of), out)
-    return out
+exported = partial(export, ENGINE)
 
 
 def opened(place: Path) -> MlxTrainer:

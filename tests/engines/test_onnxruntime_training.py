@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.engines.exporting import export
 from tests.refusals import refused
 
 from wattstep import workloads
@@ -34,11 +36,7 @@ def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return exported(tmp_path_factory.mktemp("lenet"), "lenet", 4)
 
 
-def exported(place: Path, name: str, batch: int, **of: Any) -> Path:
-    """An exported training, which the export has held against torch's in float64."""
-    out = place / "export"
-    ENGINE.export(workloads.find(name), Preparation(batch_size=batch, **of), out)
-    return out
+exported = partial(export, ENGINE)
 
 
 def opened(place: Path) -> OnnxRuntimeTrainer:

@@ -146,8 +146,13 @@ def train(
         power_model=settings.power_model,
         target=settings.target,
         about=describe_training(
-            settings, workload.facts, engine=trainer.engine.version(), threads=trainer.threads,
-            options=trainer.options, data=trainer.data, model=trainer.model_facts(),
+            settings,
+            workload.facts,
+            engine=trainer.engine.version(),
+            threads=trainer.threads,
+            options=trainer.options,
+            data=trainer.data,
+            model=trainer.model_facts(),
         ),
     )
     if crowded is not None:

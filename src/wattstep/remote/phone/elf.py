@@ -89,7 +89,9 @@ def _parse(path: Path, data: bytes) -> ElfFile:
             else (fields[0], fields[1], fields[2], fields[4])
         )  # fmt: skip
         segments.append((kind, offset, address, length))
-    interpreter = next((_text(data, at) for kind, at, _, _ in segments if kind == _INTERPRETER), None)
+    interpreter = next(
+        (_text(data, at) for kind, at, _, _ in segments if kind == _INTERPRETER), None
+    )
     needed = _needed(data, segments, entry)
     rows = [
         section.unpack_from(data, at_sections + number * section_size) for number in range(sections)

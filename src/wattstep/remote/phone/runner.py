@@ -63,7 +63,9 @@ def find_runner(place: str | None) -> Runner:
         )
     folder = Path(place)
     if not (folder / PROGRAM).is_file():
-        raise InvalidValueError(f"runner={place} has no {PROGRAM}: {how_to_build()}", id="no-runner")
+        raise InvalidValueError(
+            f"runner={place} has no {PROGRAM}: {how_to_build()}", id="no-runner"
+        )
     program = read_elf(folder / PROGRAM)
     if program.interpreter is None or FORMAT.encode() not in program.path.read_bytes():
         raise InvalidValueError(

@@ -123,7 +123,9 @@ class JournalReader:
             try:
                 record = self._parse(line.decode("utf-8", errors="replace").split("\t"))
             except (ValueError, IndexError) as error:
-                raise _garbled(f"a line that begins with {ascii(line[:20].decode('latin-1'))}") from error
+                raise _garbled(
+                    f"a line that begins with {line[:20].decode('latin-1')!a}"
+                ) from error
             if record is not None:
                 yield record
 
@@ -148,8 +150,11 @@ class JournalReader:
             return ClockStamp(before_ns=before, real_ns=real, boot_ns=boot, after_ns=after)
         if kind == "N":
             name, type_, work, shapes = values
-            told = (name, type_, _number(work), "" if shapes == "-" else shapes)
-            return Name(told=("" if name == "-" else name, *told[1:]))
+            millions = _number(work)
+            if math.isnan(millions):
+                raise ValueError("an operation's work is no number")
+            known = ("" if text == "-" else text for text in (name, shapes))
+            return Name(told=(next(known), type_, millions, next(known)))
         if kind == "M":
             what, at, size = values
             return Memory(kind=what, at_ns=_time(at), size=_time(size))

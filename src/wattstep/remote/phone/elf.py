@@ -96,7 +96,8 @@ def _parse(path: Path, data: bytes) -> ElfFile:
     rows = [
         section.unpack_from(data, at_sections + number * section_size) for number in range(sections)
     ]
-    given, wanted = set(), set()
+    given: set[str] = set()
+    wanted: set[str] = set()
     for fields in rows:
         if fields[1] != _SYMBOLS:
             continue

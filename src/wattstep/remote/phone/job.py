@@ -327,8 +327,10 @@ class Job:
         Raises:
             ConnectionLostError: The phone is not there; nothing is skipped when it is asked again.
         """
-        known = {stream: str(at // BLOCK) for stream, at in self._at.items()}
-        reply = self._ask(_ASK, blocks=str(BLOCKS), **known)
+        output, errors, journal = (str(at // BLOCK) for at in self._at.values())
+        reply = self._ask(
+            _ASK, blocks=str(BLOCKS), output=output, errors=errors, journal=journal
+        )
         parts = reply.split(b"\x1f")
         words = parts[0].decode(errors="replace").split()
         if len(parts) != PARTS or len(words) != 3 or words[0] != "wattstep":

@@ -62,7 +62,7 @@ def read_elf(path: Path) -> ElfFile:
         ) from error
     try:
         return _parse(path, data)
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
+    except (struct.error, ValueError, IndexError, StopIteration) as error:
         raise InvalidValueError(
             f"{path} is no program or library of Android (an ELF file)", id="not-a-program"
         ) from error

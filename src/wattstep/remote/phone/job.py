@@ -328,9 +328,7 @@ class Job:
             ConnectionLostError: The phone is not there; nothing is skipped when it is asked again.
         """
         output, errors, journal = (str(at // BLOCK) for at in self._at.values())
-        reply = self._ask(
-            _ASK, blocks=str(BLOCKS), output=output, errors=errors, journal=journal
-        )
+        reply = self._ask(_ASK, blocks=str(BLOCKS), output=output, errors=errors, journal=journal)
         parts = reply.split(b"\x1f")
         words = parts[0].decode(errors="replace").split()
         if len(parts) != PARTS or len(words) != 3 or words[0] != "wattstep":

@@ -121,7 +121,8 @@ def train(
     report(Progress(stage="preparing"))
     crowded = None
     if settings.threads is None:  # said before torch is loaded, which others make take long, too
-        crowded = too_many_threads(default_threads(), usable_cores(), cores_of_others())
+        threads = engine.usual_threads(default_threads())
+        crowded = too_many_threads(threads, usable_cores(), cores_of_others())
     if crowded is not None:
         warn(crowded)
     workload = workloads.find(settings.workload)

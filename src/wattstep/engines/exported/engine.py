@@ -8,10 +8,10 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,9 @@ import numpy as np
 from wattstep.engines.exported.conformance import STEPS, Course
 from wattstep.engines.exported.folder import ExportedFolder, save_arrays
 from wattstep.engines.exported.trainer import ExportedTrainer
+from wattstep.engines.exported.updates import Update
 from wattstep.errors import InvalidValueError, error_of
-from wattstep.schema.engine import Engine, Trainer, is_installed
+from wattstep.schema.engine import Engine, Trainer
 from wattstep.schema.extras import require
 from wattstep.schema.processes import (
     ChildNews,
@@ -45,27 +46,71 @@ class ExportedEngine(Engine):
     Attributes:
         writes: "module:function" that writes the engine's own files of a `Source` into a folder;
             runs where torch is.
+        trains: "module:class" of its `ExportedTrainer`.
+        package: That is installed, as `importlib.metadata` knows it.
+        series: How a version begins that trains here; "" for any.
         extra: Of pip, that installs it.
+        one_thread: Why an operation never has more than one thread; "": it may.
     """
 
     writes: str
+    trains: str
+    package: str
+    series: str = ""
     extra: str
+    one_thread: str = ""
     options = ("optimizer",)
     exports = True
 
-    @abstractmethod
+    @property
+    def how(self) -> str:
+        """How it is installed."""
+        return f'pip install "wattstep[{self.extra}]"'
+
+    def missing(self) -> str | None:
+        """As `Engine.missing`; another version may train otherwise, or not at all."""
+        try:
+            present = version(self.package)
+        except PackageNotFoundError:
+            return f"{self.package} is not installed: {self.how}"
+        if not self.fits(present):
+            return f"{self.package} {present} is installed, {self.series} is needed: {self.how}"
+        return None
+
+    def fits(self, present: str) -> bool:
+        """True for a version that trains here."""
+        return f"{present}.".startswith(f"{self.series}." if self.series else "")
+
+    def version(self) -> str:
+        """As `Engine.version`."""
+        return f"{self.name} {version(self.package)}"
+
+    def usual_threads(self, one_a_core: int) -> int:
+        """As `Engine.usual_threads`."""
+        return 1 if self.one_thread else one_a_core
+
+    def threads(self) -> int | None:
+        """As `Engine.threads`."""
+        return 1 if self.one_thread else None
+
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
         """A trainer of an exported training; the framework is loaded.
+
+        Args:
+            folder: The exported training.
+            threads: Of an operation; the engine's own choice where None.
 
         Raises:
             InvalidValueError: It cannot train it.
         """
-
-    def missing(self) -> str | None:
-        """As `Engine.missing`."""
-        if is_installed(self.module):
-            return None
-        return f'{self.name} is not installed: pip install "wattstep[{self.extra}]"'
+        if self.one_thread and threads not in (None, 1):
+            raise InvalidValueError(
+                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
+            )
+        module, _, trainer = self.trains.partition(":")
+        usual = self.usual_threads(len(os.sched_getaffinity(0)))
+        opened: ExportedTrainer = getattr(require(module), trainer)(self, folder, threads or usual)
+        return opened
 
     def prepare(
         self,
@@ -108,6 +153,9 @@ class ExportedEngine(Engine):
                 raise InvalidValueError(
                     f"{option}: {self.name} has no such thing", id="not-for-engine"
                 )
+        settings = preparation.optimizer or workload.optimizer
+        if settings is not None:
+            Update(self.name, settings.name, settings.options)
 
     def _open(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from wattstep.run.metrics import Parts
@@ -26,4 +28,7 @@ def operations_share(run: Parts) -> Figure | None:
     whole = np.bincount(window, compensated.time_s, minlength=windows)
     of_steps = whole + compensated.unattributed_s.sum(axis=1)
     status = weakest([Status.ATTRIBUTED, breakdown.steps.status])
-    return ratio_figure(covered, of_steps, "ratio", breakdown.traced_by, status)
+    share = ratio_figure(covered, of_steps, "ratio", breakdown.traced_by, status)
+    if share.low is None or share.high is None:
+        return share
+    return replace(share, low=max(share.low, 0.0), high=min(share.high, 1.0))

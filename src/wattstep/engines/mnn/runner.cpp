@@ -252,8 +252,8 @@ class Training {
     if (!session_) Fail("MNN makes no session of " + plan.graph);
     for (Input& input : plan.inputs) Connect(input);
     if (plan.adam) {
-      step_size_ = Scalar("step_size");
-      root_ = Scalar("root");
+      rate_ = Scalar("rate");
+      correction_ = Scalar("correction");
     }
     size_t inputs = plan.inputs.size() + (plan.adam ? 2 : 0);
     if (net_->getSessionInputAll(session_).size() != inputs) Fail("the graph has other inputs than the plan");
@@ -325,10 +325,10 @@ class Training {
     for (Input& input : plan_.inputs) Fill(input, input.data + batch * input.bytes);
     if (plan_.adam) {  // corrections of moments that begin with zeros, in float64 as torch has them
       double done = double(index_ + 1);
-      float size = float(plan_.rate / (1 - std::pow(plan_.beta1, done)));
-      float root = float(std::sqrt(1 - std::pow(plan_.beta2, done)));
-      Fill(step_size_, &size);
-      Fill(root_, &root);
+      float rate = float(plan_.rate / (1 - std::pow(plan_.beta1, done)));
+      float correction = float(std::sqrt(1 - std::pow(plan_.beta2, done)));
+      Fill(rate_, &rate);
+      Fill(correction_, &correction);
     }
   }
 
@@ -453,7 +453,7 @@ class Training {
   MNN::Session* session_ = nullptr;
   MNN::Tensor* loss_ = nullptr;
   std::unique_ptr<MNN::Tensor> loss_host_;
-  Input step_size_, root_;
+  Input rate_, correction_;
   int threads_ = 1;
   int64_t index_ = 0, clean_ = 0, warmed_ = 0, begun_ = 0, window_ns_ = 0, clock_stamped_ = 0;
   bool after_traced_ = false, named_ = false, can_reset_ = true;

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wattstep.engines.mnn.engine import LEAST
+from wattstep.engines.mnn.engine import ENGINE
 from wattstep.errors import InvalidValueError
 from wattstep.remote.phone.elf import ABIS, ElfFile, read_elf
 
@@ -17,7 +17,7 @@ FORMAT: Final = f"{PROGRAM} 1"  # what the program says of itself; its journal i
 # Libraries that no phone has: MNN's own, and C++'s where it is not put into them (c++_static).
 _BROUGHT: Final = re.compile(r"libMNN.*\.so|libc\+\+_shared\.so")
 _FUNCTION: Final = re.compile(r"_ZNK?3MNN")  # begins the compiler's names of what is MNN's
-_ANSWER: Final = re.compile(rf"{FORMAT} (\d+)\.(\d+)\S*")
+_ANSWER: Final = re.compile(rf"{FORMAT} (\d+\.\d+\S*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Runner:
 def how_to_build(abi: str = "arm64-v8a") -> str:
     """Advice in a few words."""
     return (
-        f"build MNN (at least {LEAST}) and runner.cpp of the exported folder with Android's NDK for {abi}: "
+        f"build MNN ({ENGINE.series}) and runner.cpp of the exported folder with Android's NDK for {abi}: "
         "two commands, at the head of that file"
     )
 
@@ -120,7 +120,7 @@ def _check_functions(program: ElfFile, libraries: Sequence[ElfFile]) -> None:
         names = ", ".join(each.path.name for each in libraries) or "no library beside it"
         raise InvalidValueError(
             f"{names} lack {len(lacking)} functions of MNN that {PROGRAM} calls ({', '.join(lacking[:3])}): "
-            f"build both from one MNN, at least {LEAST}, with libMNN.so whole (-DMNN_SEP_BUILD=OFF)",
+            f"build both from one MNN, {ENGINE.series}, with libMNN.so whole (-DMNN_SEP_BUILD=OFF)",
             id="missing-functions",
         )
 
@@ -156,8 +156,8 @@ def version_of(answer: str) -> str:
         raise InvalidValueError(
             f"{PROGRAM} does not start on the phone: {lines[-1]}", id="runner-does-not-start"
         )
-    version = match[0].removeprefix(FORMAT).strip()
-    if (int(match[1]), int(match[2])) < tuple(int(part) for part in LEAST.split(".")):
+    version = match[1]
+    if not ENGINE.fits(version):
         raise InvalidValueError(
             f"{PROGRAM} has MNN {version}, which may train otherwise: {how_to_build()}",
             id="engine-too-old",

@@ -16,10 +16,10 @@ import numpy as np
 from wattstep import workloads
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, check_loss
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.marked_tracer import Operation, operation_fields
 from wattstep.engines.mnn.graph import GRAPH, OPERATIONS, read_operations
 from wattstep.engines.mnn.tracer import describe
-from wattstep.engines.mnn.updates import settings_of
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.sensors.android.loop import Sample
 from wattstep.record.tracing.schedule import WANTED, TraceMode
@@ -99,7 +99,6 @@ class PhoneTraining:
         if limit is not None:
             raise InvalidValueError("--memory-limit: not with a phone", id="not-on-phone")
         folder = ExportedFolder(Path(settings.exported))
-        settings_of(folder.training.optimizer)  # whose scalars the runner computes
         return cls(settings=settings, folder=folder)
 
     @contextmanager
@@ -122,6 +121,7 @@ class PhoneTraining:
     def _schedule(self) -> list[str]:
         """Lines of the runner's plan about steps."""
         settings, optimizer = self.settings, self.folder.training.optimizer
+        update = Update(ENGINE, optimizer.name, optimizer.options, optimizer.rate)
         mode = TraceMode.parse(settings.trace_mode)
         word = "every" if mode.every is not None else mode.text
         lines = [
@@ -132,10 +132,8 @@ class PhoneTraining:
             f"least_steps {settings.least_steps}",
             f"trace {word} {mode.every or 0}",
         ]
-        if optimizer.name in ("adam", "adamw"):
-            betas = settings_of(optimizer)["betas"]
-            assert isinstance(betas, (tuple, list))
-            lines.append(f"adam {optimizer.rate!r} {betas[0]!r} {betas[1]!r}")
+        if update.betas is not None:  # the runner computes `Update.scalars` of each step
+            lines.append(f"adam {optimizer.rate!r} {update.betas[0]!r} {update.betas[1]!r}")
         return lines
 
     @property

@@ -148,7 +148,6 @@ def train(
         target=settings.target,
         about=describe_training(
             settings,
-            workload.facts,
             engine=trainer.engine.version(),
             threads=trainer.threads,
             options=trainer.options,
@@ -230,7 +229,6 @@ def _tokens(facts: WorkloadFacts) -> dict[str, int]:
 
 def describe_training(
     settings: TrainingSettings,
-    facts: WorkloadFacts,
     *,
     engine: str,
     threads: int | None,
@@ -242,13 +240,13 @@ def describe_training(
 
     Args:
         settings: The settings.
-        facts: Of the workload.
         engine: With its version.
         threads: Of an operation; None: not known yet.
         options: Of the trainer, as it heeds them.
         data: That it trains on.
         model: Facts of the network.
     """
+    facts = workloads.find(settings.workload).facts
     shape = {
         "classes": settings.classes or facts.classes,
         "image_size": settings.image_size or facts.image_size,

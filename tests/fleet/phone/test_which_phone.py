@@ -13,7 +13,7 @@ from tests.waiting import until
 
 from wattstep.api import open_execution_host as open_target
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
-from wattstep.record.hosts import Target
+from wattstep.record.hosts import Target, parse_target
 from wattstep.remote.phone.host import PhoneHost, open_execution_host
 from wattstep.train.script import ProfileSettings
 
@@ -21,6 +21,12 @@ from wattstep.train.script import ProfileSettings
 def test_adb_with_and_without_slashes_is_the_same_phone():
     serials = [open_target(t, print)._serial for t in ("adb:10.0.0.7:5555", "adb://10.0.0.7:5555")]
     assert serials == ["10.0.0.7:5555"] * 2
+
+
+def test_a_target_names_the_folder_of_its_runner_which_no_run_keeps():
+    target = parse_target("adb://0123,runner=/somewhere/build")
+    assert open_execution_host(target, print)._runner == "/somewhere/build"
+    assert target.text == "adb:phone"
 
 
 @needs_adb

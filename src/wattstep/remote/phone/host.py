@@ -242,7 +242,7 @@ class PhoneHost:
         for text in (ended, left):
             if text:
                 self._say(f"wattstep: {text}")
-        return code, code == 128 + signal.SIGINT or bool(stop.number)
+        return code, bool(stop.number)
 
     def _clear(self, job: Job, following: JobFollowing) -> str | None:
         """Leaves nothing on the phone; what is left, and when it goes, where it cannot be reached."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep import workloads
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, check_loss
 from wattstep.engines.exported.updates import Update
@@ -150,8 +149,8 @@ class PhoneTraining:
         """
         training, settings = self.folder.training, self.settings
         described = describe_training(
-            settings, workloads.find(training.workload).facts, engine=f"{ENGINE} {version}",
-            threads=settings.threads, options=TrainingOptions(), data=training.data,
+            settings, engine=f"{ENGINE} {version}", threads=settings.threads,
+            options=TrainingOptions(), data=training.data,
             model=training.model,
         )  # fmt: skip
         return {

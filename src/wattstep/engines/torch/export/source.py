@@ -21,14 +21,13 @@ from wattstep.engines.torch.compiling import Compiling
 from wattstep.engines.torch.export.rewrites import attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
+from wattstep.schema.exported import LEAST_BATCHES, batches_of
 from wattstep.schema.run_documents import ModelFacts
 from wattstep.schema.workload import DataFacts, Preparation, Specification
 from wattstep.workloads.torch.supervised import SupervisedTraining
 from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 
 Array = npt.NDArray[Any]
-MOST_BYTES: Final = 64 << 20  # of all batches
-MOST_BATCHES: Final = 64
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
 MOVED: Final = 16 * torch.finfo(torch.float32).eps
@@ -174,7 +173,7 @@ class Source:
         kept: list[list[Array]] = []
         size = 0
         with _unchanged(self.network):
-            while len(kept) < MOST_BATCHES and (len(kept) < STEPS or size < MOST_BYTES):
+            while len(kept) < (batches_of(size / len(kept)) if kept else LEAST_BATCHES):
                 inputs, targets = self._training.next_batch(lambda name: nullcontext())
                 masks = _Masks(None)
                 with torch.no_grad(), masks:

@@ -63,7 +63,8 @@ def _calibrate_engine(name: str, out: Path, resume: bool, json: bool, quiet: boo
 
     if resume:
         raise InvalidValueError(
-            "--resume goes on with the calibration of torch; an engine's begins anew", id="needless-option"
+            "--resume goes on with the calibration of torch; an engine's begins anew",
+            id="needless-option",
         )
     with bar_of("calibrate-device", quiet=quiet) as bar:
         calibrated = calibrate_engine(name, out, tell=bar)

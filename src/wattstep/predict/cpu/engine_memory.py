@@ -49,9 +49,7 @@ def memory_amounts(graph: StepGraph, growth: Growth, *, exported: bool) -> Memor
         held[category] += size
     tensors = held["parameters"] + held["buffers"]
     if not exported:
-        return MemoryAmounts(
-            tensors=tensors, growth=growth.allocated, batches=held["held_tensors"]
-        )
+        return MemoryAmounts(tensors=tensors, growth=growth.allocated, batches=held["held_tensors"])
     batch = sum(
         float(size)
         for category, size in zip(graph.categories, graph.sizes, strict=True)

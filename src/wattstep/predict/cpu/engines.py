@@ -54,9 +54,7 @@ def group_of(kind: str) -> str:
     return _GROUP_OF.get(kind, OTHERS)
 
 
-def group_seconds(
-    work: CpuWork, values: Mapping[str, Mapping[str, float]]
-) -> dict[str, float]:
+def group_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Time of a step's operations with torch in s by group, without `step_s` and pages.
 
     Args:
@@ -90,6 +88,8 @@ def values_of_engine(
             name: values[kind][name] * (times[START] if name == "launch_s" else factor)
             for name in VALUES
         }
-    between = {f"{each}_start_s": times[START] * values["step"][f"{each}_start_s"] for each in STARTING}
+    between = {
+        f"{each}_start_s": times[START] * values["step"][f"{each}_start_s"] for each in STARTING
+    }
     kinds["step"] = {**between, FRESH: 0.0, "step_s": step_s}
     return kinds

@@ -94,7 +94,9 @@ def calibrate_engine(
     trainings = trainings_of(measured, device, exported=engine.exports)
     fit = fit_engine(trainings)
     key = key_of(engine)
-    text = with_engine(kept.read_text(encoding="utf-8"), key, trainings, fit, device, engine.exports)
+    text = with_engine(
+        kept.read_text(encoding="utf-8"), key, trainings, fit, device, engine.exports
+    )
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -166,7 +168,9 @@ def with_engine(
     name = re.escape(key.rpartition("-")[0])
     heading = rf'\[(?:kinds|floors)\."{name}-[\d.]+"[^\]]*\]'
     bare = re.sub(rf"\n{heading}\n(?:[^\[\n][^\n]*\n)*", "", text)
-    return bare.rstrip("\n") + "\n" + "\n".join(_lines(key, trainings, fit, device, exported)) + "\n"
+    return (
+        bare.rstrip("\n") + "\n" + "\n".join(_lines(key, trainings, fit, device, exported)) + "\n"
+    )
 
 
 def _lines(

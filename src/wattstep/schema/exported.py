@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-LEAST_BATCHES: Final = 10  # one for each step that is held against torch
 MOST_BATCHES: Final = 64
-MOST_BYTES: Final = 64 << 20  # of all batches, but for the least number of them
+MOST_BYTES: Final = 64 << 20  # of all batches, unless one alone takes more
 
 
 def batches_of(batch_bytes: float) -> int:
     """How many batches an export holds of batches of this size in B."""
     if batch_bytes <= 0:
         return MOST_BATCHES
-    return max(LEAST_BATCHES, min(MOST_BATCHES, -int(-MOST_BYTES // batch_bytes)))
+    return max(1, min(MOST_BATCHES, int(MOST_BYTES // batch_bytes)))

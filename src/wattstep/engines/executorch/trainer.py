@@ -97,9 +97,10 @@ class ExecuTorchTrainer(ExportedTrainer):
     Args:
         engine: ExecuTorch.
         folder: The exported training.
+        threads: Of an operation: 1.
     """
 
-    def __init__(self, engine: Engine, folder: ExportedFolder) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, threads: int) -> None:
         super().__init__(engine, folder)
         self.model = self._program = Program(folder)
         optimizer = self.training.optimizer
@@ -122,13 +123,11 @@ class ExecuTorchTrainer(ExportedTrainer):
         begin = time.perf_counter_ns()
         for full, gradient, weight in zip(self._program.names, gradients, weights, strict=True):
             name = full.removeprefix(PREFIX)
-            states = self._states.get(name) or {
-                state: np.zeros_like(weight) for state in self._update.states
-            }
-            new, self._states[name] = self._update(
-                weight, gradient, states, self._decay[name], scalars, np.sqrt
+            if name not in self._states:
+                self._states[name] = {each: np.zeros_like(weight) for each in self._update.states}
+            weight[...] = self._update(
+                weight, gradient, self._states[name], self._decay[name], scalars, np.sqrt
             )
-            weight[...] = new
             self._values[name] = weight
             end = time.perf_counter_ns()
             updates.append((weight.shape, begin, end))

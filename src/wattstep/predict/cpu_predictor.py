@@ -197,9 +197,7 @@ class CpuPredictor(BatchSearch):
         floor, growth = self.fitted.floor.value, self._growth(batch_size)
         if not self.fitted.of_torch:
             memory = self.fitted.values["memory"]
-            amounts = memory_amounts(
-                self._graph(batch_size), growth, exported=self.fitted.exported
-            )
+            amounts = memory_amounts(self._graph(batch_size), growth, exported=self.fitted.exported)
             return {FRAMEWORK: floor, STEADY: floor + amounts.of(memory)}
         steps = self._after(batch_size)
         return {

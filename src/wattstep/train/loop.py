@@ -377,8 +377,8 @@ class _Loop:
         until, words = self._until(took)
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
-        # it has in any case.
-        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+        # it has in any case, where its engine tells operations.
+        for _ in range(max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace):
             clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
             if self._steps.traced_steps and self._clock() + needed > until:
@@ -518,7 +518,7 @@ class _Loop:
         settings = self._settings
         step_s = (self._clock() - self._begun) * 1e-9 / max(self._clean, 1) if self._begun else 0.0
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
-        windows = max(wanted - self._steps.traced_steps, 0)
+        windows = max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace
         tracing_s = windows * (LEAST_CLEAN * step_s + max(step_s, self._window_ns * 1e-9))
         took = self._clock() - self._begun
         room_s = max(self._until(took)[0] - self._clock(), 0.0) * 1e-9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from wattstep.devices.table import Device, Processor, Value
@@ -78,7 +79,7 @@ class Machine:
             if one.cores < 1 or min(rates) <= 0:
                 raise InvalidValueError(f"{self.name}: {one.name} has no cores or no rate")
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Cores of all clusters, accelerators as one each."""
         return sum(one.cores for one in self.clusters)
@@ -88,9 +89,14 @@ class Machine:
         first = sum(one.cores for one in self.clusters[:cluster])
         return range(first, first + self.clusters[cluster].cores)
 
-    def cluster_of(self, core: int) -> int:
-        """The cluster of a core."""
-        return next(n for n in range(len(self.clusters)) if core in self.cores(n))
+    @cached_property
+    def cluster_of(self) -> tuple[int, ...]:
+        """The cluster of each core, shape (count,)."""
+        return tuple(n for n, one in enumerate(self.clusters) for _ in range(one.cores))
+
+    def watts(self, cores: Sequence[int]) -> float:
+        """Power in W that these cores add while they are busy."""
+        return sum(self.clusters[self.cluster_of[core]].core_w for core in cores)
 
     def cpus(self) -> tuple[int, ...]:
         """The clusters that are of a CPU."""

@@ -170,7 +170,7 @@ def along_the_clock(
         rank: Ready tasks with more of it come first; None: in the framework's order.
     """
     graph, times, machine = costs.graph, costs.times, costs.machine
-    cluster = machine.cluster_of(cores[0])
+    cluster = machine.cluster_of[cores[0]]
     missing = [len(each) for each in graph.after]
     before = graph.before()
     state = State(

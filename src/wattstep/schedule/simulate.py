@@ -49,14 +49,14 @@ def alone_s(graph: TaskGraph, one: Placed, times: Times, machine: Machine) -> fl
     task = graph.tasks[one.task]
     return max(
         times.seconds(task, one.threads, cluster).value
-        for cluster in {machine.cluster_of(core) for core in one.cores}
+        for cluster in {machine.cluster_of[core] for core in one.cores}
     )
 
 
 def clusters_of(schedule: Schedule, machine: Machine) -> tuple[int, ...]:
     """The cluster of each task's first core, in the order of tasks, shape (n,)."""
     ordered = sorted(schedule.placed, key=lambda one: one.task)
-    return tuple(machine.cluster_of(one.cores[0]) for one in ordered)
+    return tuple(machine.cluster_of[one.cores[0]] for one in ordered)
 
 
 def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machine) -> Timeline:
@@ -93,10 +93,7 @@ def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machin
     busy = [
         (last - first) * one.threads for first, last, one in zip(begin, end, placed, strict=True)
     ]
-    watts = [
-        sum(machine.clusters[machine.cluster_of(core)].core_w for core in one.cores)
-        for one in placed
-    ]
+    watts = [machine.watts(one.cores) for one in placed]
     spent = sum((last - first) * w for first, last, w in zip(begin, end, watts, strict=True))
     return Timeline(
         begin_s=tuple(begin),

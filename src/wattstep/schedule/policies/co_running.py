@@ -38,7 +38,7 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
 
 def best_cluster(costs: Costs) -> int:
     """The CPU cluster on which the step takes least, one operation after the other."""
-    return costs.machine.cluster_of(best_cores(costs)[0])
+    return costs.machine.cluster_of[best_cores(costs)[0]]
 
 
 def together(costs: Costs, cluster: int, state: State) -> list[Start]:

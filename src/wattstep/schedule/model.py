@@ -40,8 +40,9 @@ class TaskTimes:
         self._curves: dict[Key, Curve] = {}
         self._switches: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._beside: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._above = self._below = 0.0  # Page's sums
-        self._deviations: list[tuple[Key, int, float]] = []  # since they were 0
+        # Page's sums of what is above and below, and the deviations since each was 0.
+        self._sums = {1: 0.0, -1: 0.0}
+        self._since: dict[int, list[tuple[Key, float]]] = {1: [], -1: []}
 
     # What is measured
 
@@ -67,7 +68,7 @@ class TaskTimes:
         curve = self._curves.setdefault(key, Curve(self.most[cluster]))
         point = curve.points.get(threads)
         if point is not None and not point.is_stale:
-            self._watch(key, threads, seconds, point, curve.noise())
+            self._watch(key, seconds, point, curve.noise())
         curve.add(threads, seconds)
 
     def add_switch(self, from_threads: int, to_threads: int, seconds: float) -> None:
@@ -137,7 +138,7 @@ class TaskTimes:
 
     def disturbed(self) -> bool:
         """True once measurements have moved away from the model further than noise does: `relearn` is due."""
-        return max(self._above, self._below) > ALARM
+        return max(self._sums.values()) > ALARM
 
     def relearn(self) -> float:
         """Takes what was measured for that of another state: scaled to this one, and to be measured again.
@@ -145,29 +146,29 @@ class TaskTimes:
         Returns:
             How many times as long operations take now.
         """
-        common = (
-            median(deviation for _, _, deviation in self._deviations) if self._deviations else 0.0
-        )
+        deviations = _changed(self._since[max(self._sums, key=lambda sign: self._sums[sign])])
+        common = median(deviation for _, deviation in deviations) if deviations else 0.0
         own: dict[Key, list[float]] = defaultdict(list)
-        for key, _, deviation in self._deviations:
+        for key, deviation in deviations:
             own[key].append(deviation)
         for key, curve in self._curves.items():
             values = own[key] if len(own[key]) >= BELONGS else [common]
             curve.scale(exp(median(values)))
-        self._above = self._below = 0.0
-        self._deviations.clear()
+        for sign in self._sums:
+            self._sums[sign] = 0.0
+            self._since[sign].clear()
         return exp(common)
 
-    def _watch(self, key: Key, threads: int, seconds: float, point: Point, noise: float) -> None:
+    def _watch(self, key: Key, seconds: float, point: Point, noise: float) -> None:
         """Adds a measurement's deviation from those before to Page's sums."""
         deviation = log(seconds / point.value)
         scaled = deviation / (noise * sqrt(1 + 1 / len(point.seconds)))
-        self._above = max(0.0, self._above + scaled - ALLOWANCE)
-        self._below = max(0.0, self._below - scaled - ALLOWANCE)
-        if self._above == self._below == 0.0:
-            self._deviations.clear()
-        else:
-            self._deviations.append((key, threads, deviation))
+        for sign in self._sums:
+            self._sums[sign] = max(0.0, self._sums[sign] + sign * scaled - ALLOWANCE)
+            if self._sums[sign] == 0.0:
+                self._since[sign].clear()
+            else:
+                self._since[sign].append((key, deviation))
 
     def _check(self, threads: int, cluster: int) -> None:
         if not 0 <= cluster < len(self.most):
@@ -265,6 +266,17 @@ class TaskTimes:
                 id="other-performance-model",
             )
         return model
+
+
+def _changed(deviations: Sequence[tuple[Key, float]]) -> Sequence[tuple[Key, float]]:
+    """The last of them, from where they most likely are of another level than 0: least squares."""
+    total, best, first = 0.0, 0.0, len(deviations)
+    for place in range(len(deviations) - 1, -1, -1):
+        total += deviations[place][1]
+        explained = total**2 / (len(deviations) - place)
+        if explained > best:
+            best, first = explained, place
+    return deviations[first:]
 
 
 _THREADS: Final = whole(1, MOST_THREADS)

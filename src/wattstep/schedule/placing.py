@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.schedule.machine import Machine
-from wattstep.schedule.simulate import Timeline, simulate
+from wattstep.schedule.simulate import Timeline, alone_s, simulate
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import Running, Times
 from wattstep.schema.arrays import FloatArray
@@ -35,6 +35,8 @@ class Costs:
         self.looks: tuple[Look, ...] = tuple(
             (task.kind, task.shape, task.flops, task.bytes_moved) for task in graph.tasks
         )
+        self.cpu_cores = tuple(core for one in machine.cpus() for core in machine.cores(one))
+        self._spanning: dict[Look, float] = {}
         self._tables: dict[tuple[Look, int], tuple[FloatArray, list[int]]] = {}
 
     def table(self, task: int, cluster: int) -> FloatArray:
@@ -48,6 +50,14 @@ class Costs:
     def seconds(self, task: int, threads: int, cluster: int) -> float:
         """Seconds on so many cores of a cluster."""
         return float(self._table(task, cluster)[0][threads - 1])
+
+    def spanning(self, task: int) -> float:
+        """Seconds on all CPU cores, of equal clusters or not."""
+        look = self.looks[task]
+        if look not in self._spanning:
+            placed = Placed(task=task, worker=0, threads=len(self.cpu_cores), cores=self.cpu_cores)
+            self._spanning[look] = alone_s(self.graph, placed, self.times, self.machine)
+        return self._spanning[look]
 
     def _table(self, task: int, cluster: int) -> tuple[FloatArray, list[int]]:
         key = (self.looks[task], cluster)
@@ -69,29 +79,24 @@ class Costs:
 def lower_bound(costs: Costs) -> tuple[float, float]:
     """Seconds that no plan on the machine goes below: of the critical path, and of the work shared evenly.
 
-    Each task counts with what it takes least: on the best number of threads for the path, on the number with
-    the least core-seconds for the work. Of unequal clusters each one's core-seconds count by how fast it is.
+    Each task counts with what it takes least, by a team within a cluster or of all CPU cores: in seconds for the
+    path, in core-seconds for the work. Of unequal clusters each one's core-seconds count by how fast it is.
     """
     machine, graph = costs.machine, costs.graph
-    places = range(len(machine.clusters))
-    shortest = [
-        min(float(costs.table(task, place).min()) for place in places)
-        for task in range(len(graph.tasks))
-    ]
-    if not shortest:
+    if not graph.tasks:
         return 0.0, 0.0
-    work = np.array(
-        [
-            [
-                float((costs.table(task, place) * np.arange(1, machine.clusters[place].cores + 1)).min())
-                for place in places
-            ]
-            for task in range(len(graph.tasks))
-        ]
-    )  # fmt: skip
+    places = range(len(machine.clusters))
+    cores = np.array([one.cores for one in machine.clusters], np.float64)
+    team = np.where([one in machine.cpus() for one in places], cores, 0.0)
+    tasks = range(len(graph.tasks))
+    tables = [[costs.table(task, place) for place in places] for task in tasks]
+    spanning = np.array([costs.spanning(task) for task in tasks])
+    work = np.array([[(one * np.arange(1, len(one) + 1)).min() for one in row] for row in tables])
     speed = work[:, 0].sum() / work.sum(axis=0)
-    weights = speed / float(sum(speed[n] * machine.clusters[n].cores for n in places))
-    return graph.critical_path(shortest), float((work * weights).min(axis=1).sum())
+    weights = speed / (speed @ cores)
+    least = np.minimum((work * weights).min(axis=1), spanning * (team @ weights))
+    shortest = np.minimum([min(one.min() for one in row) for row in tables], spanning)
+    return graph.critical_path(shortest.tolist()), float(least.sum())
 
 
 def one_by_one(graph: TaskGraph, cores: Callable[[int], tuple[int, ...]]) -> Schedule:

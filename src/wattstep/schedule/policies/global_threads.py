@@ -6,8 +6,6 @@ import numpy as np
 
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, one_by_one
-from wattstep.schedule.policies.default import all_cpu_cores
-from wattstep.schedule.simulate import simulate
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import Times
 
@@ -31,10 +29,7 @@ def best_cores(costs: Costs) -> tuple[int, ...]:
                 best = (float(total), tuple(machine.cores(cluster))[:threads])
     assert best is not None  # a machine has CPU cores
     if len(machine.cpus()) > 1:
-        every = all_cpu_cores(machine)
-        alone = simulate(
-            costs.graph, one_by_one(costs.graph, lambda task: every), costs.times, machine
-        )
-        if alone.makespan_s < best[0]:
-            return every
+        total = sum(costs.spanning(task) for task in tasks)
+        if total < best[0]:
+            return costs.cpu_cores
     return best[1]

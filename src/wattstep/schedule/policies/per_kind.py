@@ -10,10 +10,8 @@ from typing import Final
 
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Look, one_by_one
-from wattstep.schedule.policies.default import all_cpu_cores
 from wattstep.schedule.policies.global_threads import best_cores
-from wattstep.schedule.simulate import alone_s
-from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
+from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import Times
 
 PASSES: Final = 4
@@ -116,9 +114,7 @@ def _prices(costs: Costs, task: int, joule_s: float) -> dict[Cores, float]:
         for threads in range(1, machine.clusters[cluster].cores + 1)
     }
     if len(machine.cpus()) > 1:
-        every = all_cpu_cores(machine)
-        placed = Placed(task=task, worker=0, threads=len(every), cores=every)
-        seconds[every] = alone_s(costs.graph, placed, costs.times, machine)
+        seconds[costs.cpu_cores] = costs.spanning(task)
     return {
         cores: alone * (1 + joule_s * (machine.idle_w + machine.watts(cores)))
         for cores, alone in seconds.items()

@@ -17,6 +17,7 @@ SATURATED_BY: Final = 0.5  # part of a cluster's cores that saturates its bandwi
 LAUNCH_S: Final = 5e-6
 CORE_W: Final = 1.0
 ACCELERATOR_W: Final = 5.0
+MOST_CORES: Final = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,27 +240,16 @@ def equal_cores(cores: int, *, flops: float = 1e10, bandwidth: float = 1e10) -> 
     )
 
 
-def find(name: str, device: Device | None = None) -> Machine:
-    """The machine of this name: "manycore", "manycore-N", "equal-N", else that of a device.
-
-    Args:
-        name: As a user writes it.
-        device: Of that name, where there is one.
+def made(name: str) -> Machine | None:
+    """The machine that is named by its number of cores, "manycore-N" or "equal-N"; None: it is no such name.
 
     Raises:
-        InvalidValueError: There is none.
+        InvalidValueError: It has more cores than a machine has.
     """
     word, _, number = name.partition("-")
-    if word in ("manycore", "equal") and (number.isdecimal() or not number):
-        count = int(number or 68)
-        if not 1 <= count <= 1024:
-            raise InvalidValueError(f"{name}: 1 to 1024 cores", id="unknown-device")
-        return manycore(count) if word == "manycore" else equal_cores(count)
-    if device is None:
-        raise InvalidValueError(f"there is no machine {name}", id="unknown-device")
-    return of_device(device)
-
-
-def names() -> Sequence[str]:
-    """Machines that are no device of `devices/`."""
-    return ("manycore-N", "equal-N")
+    if word not in ("manycore", "equal") or not (number.isdecimal() or name == "manycore"):
+        return None
+    count = int(number or 68)
+    if not 1 <= count <= MOST_CORES:
+        raise InvalidValueError(f"--on {name}: 1 to {MOST_CORES} cores", id="unknown-device")
+    return manycore(count) if word == "manycore" else equal_cores(count)

@@ -34,6 +34,9 @@ def test_a_phone_has_one_three_and_four_cores() -> None:
     phone = of_device(devices.find("snapdragon-855"))
     assert [one.cores for one in phone.clusters] == [1, 3, 4, 1]
     assert any("saturate" in line for line in phone.assumptions)
+    # Buffers of OpenCL are copied, at half of 3.03e10 B/s.
+    assert phone.clusters[3].link == pytest.approx(1.515e10)
+    assert phone.memory_of(3) == 3
 
 
 @pytest.mark.parametrize("name", devices.names())

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -240,7 +239,7 @@ class Writer:
         texts = [head, *(f" {line.text}" for line in lines), " return None"]
         source = "\n".join(texts)
         scope = self._names
-        exec(compile(source, f"<worker {worker}>", "exec"), scope)  # noqa: S102  # our own text
+        exec(compile(source, f"<worker {worker}>", "exec"), scope)  # our own text
         return WorkerCode(
             run=scope.pop("worker"),
             source=source,

@@ -121,7 +121,7 @@ class TorchThreads:
             if self._own:
                 with below_autograd():
                     self._runs[0](*self._batch)
-        except BaseException as error:  # noqa: BLE001  # told when all have stopped
+        except BaseException as error:  # told when all have stopped
             self._fail(0, error)
         self._wait()
         self._batch = ()
@@ -164,7 +164,7 @@ class TorchThreads:
                     return
                 try:
                     self._runs[worker](*self._batch)
-                except BaseException as error:  # noqa: BLE001  # told when all have stopped
+                except BaseException as error:  # told when all have stopped
                     self._fail(worker, error)
                 done.release()
 
@@ -175,7 +175,7 @@ class TorchThreads:
                 try:
                     done.acquire()
                     break
-                except BaseException as error:  # noqa: BLE001  # an interruption
+                except BaseException as error:  # an interruption
                     self._fail(0, error)
 
     def _fail(self, worker: int, error: BaseException) -> None:

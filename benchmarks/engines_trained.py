@@ -1,6 +1,7 @@
 """Which workload trains on which engine as torch does, and why not: every export, held against torch in float64.
 
     python benchmarks/engines_trained.py [--engines mnn,onnxruntime] [--only lenet,...] [--batch 4]
+        [--seconds 900]
 
 All engines of a workload share torch's course, in a process of their own with a limit on its time. What came of it is written into
 `src/wattstep/engines/trained.toml`, from which `wattstep engines` and docs/engines.md tell it; what is
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +27,6 @@ from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.workload import Preparation, Specification
 from wattstep.train.doctor import frameworks
 
-SECONDS: Final = 1800.0  # of a workload on all engines
 COMPILED: Final = "torch-compile"
 BESIDE: Final = 1e-3  # losses of a compiled training beside those of the plain one
 
@@ -38,6 +40,7 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(there))
     parser.add_argument("--only", default=",".join(workloads.names()))
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=1800.0, help="of a workload, at most")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names = arguments.engines.split(",")
@@ -46,12 +49,14 @@ def main() -> None:
             print(json.dumps({"engine": name, "reason": reason}), flush=True)
         return
     for workload in arguments.only.split(","):
-        for name, reason in outcomes(workload, names, arguments.batch):
+        for name, reason in outcomes(workload, names, arguments.batch, arguments.seconds):
             keep(name, workload, reason)
             print(f"{name} {workload}: {reason or 'as torch'}", flush=True)
 
 
-def outcomes(workload: str, names: Sequence[str], batch: int) -> Iterator[tuple[str, str]]:
+def outcomes(
+    workload: str, names: Sequence[str], batch: int, seconds: float
+) -> Iterator[tuple[str, str]]:
     """Why each engine does not train a workload, "" where it does; one process for all, as far as they let it live."""
     left = list(names)
     while left:
@@ -59,15 +64,14 @@ def outcomes(workload: str, names: Sequence[str], batch: int) -> Iterator[tuple[
             sys.executable, __file__, "--child", "--only", workload, "--engines", ",".join(left),
             "--batch", str(batch),
         ]  # fmt: skip
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         try:
-            done = subprocess.run(
-                command, stdout=subprocess.PIPE, text=True, timeout=SECONDS, check=False
-            )
-            how, out = f"the export ended with code {done.returncode}", done.stdout
-        except subprocess.TimeoutExpired as error:
-            told = error.stdout or b""
-            out = told if isinstance(told, str) else told.decode()
-            how = f"to try it takes longer than {SECONDS:g} s"
+            out, _ = child.communicate(timeout=seconds)
+            how = f"the export ended with code {child.returncode}"
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # with the processes that it started
+            out, _ = child.communicate()
+            how = f"not known: to try it took more than {seconds:g} s"
         for line in out.splitlines():
             if line.startswith('{"engine"'):
                 row = json.loads(line)

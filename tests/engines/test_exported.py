@@ -15,7 +15,14 @@ from tests.refusals import refused
 
 from wattstep import workloads
 from wattstep.engines import ENGINES, MODULES, find
-from wattstep.engines.exported.conformance import STEPS, Course, Reference, check, judge
+from wattstep.engines.exported.conformance import (
+    STEPS,
+    Course,
+    Reference,
+    check,
+    check_finite,
+    judge,
+)
 from wattstep.engines.exported.folder import (
     FACTS,
     ExportedFolder,
@@ -222,6 +229,24 @@ def test_an_engine_that_trains_something_else_is_refused(wrong: Course, what: st
         check("far", "lenet", verdict)
 
 
+@pytest.mark.parametrize(
+    ("part", "broken", "words"),
+    [
+        ("exact", {"losses": [1.0, float("nan"), *[1.0] * 8]}, "float64 the loss of step 2 is nan"),
+        ("rounded", {"losses": [*[1.0] * 9, 3e38]}, "float32 the loss of step 10 is 3e+38"),
+        ("rounded", {"last": {"w": np.array([np.inf])}}, "float32 its weights are not finite"),
+    ],
+)
+def test_a_training_that_diverges_on_torch_is_refused(
+    part: str, broken: dict[str, Any], words: str
+) -> None:
+    check_finite("lenet", REFERENCE)
+    wrong = replace(course(np.float32), **broken)
+    reference = replace(REFERENCE, **{part: wrong if part == "exact" else [wrong]})
+    with refused("diverging-training", "lenet", words):
+        check_finite("lenet", reference)
+
+
 REWRITTEN = {
     "flatten": lambda v: torch.flatten(v, 1),
     "global average": lambda v: functional.adaptive_avg_pool2d(v, 1).flatten(1),
@@ -314,6 +339,24 @@ def test_batches_hold_what_dropout_draws_and_the_network_is_as_it_was() -> None:
     assert set(batches) == {"inputs", "targets", "mask0"}
     assert set(np.unique(batches["mask0"])) == {0.0, 2.0}  # half is dropped, the rest is doubled
     assert all(np.array_equal(value, before[name]) for name, value in source.initial().items())
+
+
+def test_batches_take_64_mib_at_most_unless_one_alone_is_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("wattstep.engines.torch.export.source.MOST_BYTES", 3 * 2 * (784 * 4 + 8))
+    source = Source(workloads.find("lenet"), Preparation(batch_size=2))
+    assert len(source.batches["inputs"]) == 3  # two images of 28×28 in float32, two targets, each
+    first, fourth = source.batch(0), source.batch(3)  # after the last comes the first
+    assert all(torch.equal(a, b) for a, b in zip(first, fourth, strict=True))
+    monkeypatch.setattr("wattstep.engines.torch.export.source.MOST_BYTES", 1)
+    source = Source(workloads.find("lenet"), Preparation(batch_size=2))
+    assert len(source.batches["inputs"]) == 1
+
+
+def test_a_batch_that_is_too_large_is_refused_before_it_is_made() -> None:
+    with refused("batch-too-large-to-export", "--batch 100000000", "lenet", "299,835 MiB"):
+        Source(workloads.find("lenet"), Preparation(batch_size=10**8))
 
 
 def test_torchs_own_course_in_float32_conforms_and_a_slower_rate_does_not() -> None:

@@ -1,18 +1,14 @@
-"""MNN's operations are named by what they are for; its optimizers are torch's, or refused."""
+"""MNN's operations are named by what they are for; an older one is refused."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 from tests.refusals import refused
 
-from wattstep.engines.exported.folder import ExportedOptimizer
 from wattstep.engines.mnn.engine import MnnEngine
 from wattstep.engines.mnn.graph import GraphOperation
 from wattstep.engines.mnn.kinds import layer, node_type
 from wattstep.engines.mnn.tracer import describe
-from wattstep.engines.mnn.updates import scalars_at, settings_of
 
 # As MNN 3.6.1 told them of LeNet at batch 4: name, type, millions of multiply-adds, shapes.
 TOLD = [
@@ -71,30 +67,11 @@ def test_the_layer_of_a_node_is_its_path_in_torch() -> None:
     assert node_type("/model/stem/Relu_2") == "Relu"
 
 
-def test_adams_corrections_are_those_of_its_step() -> None:
-    adam = ExportedOptimizer(name="adam", rate=0.001, options={"betas": (0.5, 0.75)})
-    assert scalars_at(adam, 1) == {"step_size": 0.002, "root": 0.5}
-    assert scalars_at(adam, 2) == {"step_size": 0.001 / 0.75, "root": math.sqrt(1 - 0.5625)}
-    assert scalars_at(ExportedOptimizer(name="sgd", rate=0.1, options={}), 1) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "word"),
-    [("paged-adamw", {}, "paged-adamw"), ("sgd", {"dampening": 0.5}, "dampening"), ("rmsprop", {"centered": True}, "centered")],
-)  # fmt: skip
-def test_what_the_graph_cannot_do_as_torch_does_is_refused_by_name(
-    name: str, options: dict[str, object], word: str
-) -> None:
-    with refused("optimizer-not-for-engine", word):
-        settings_of(ExportedOptimizer(name=name, rate=0.1, options=options))
-
-
 def test_an_older_version_is_refused_with_the_one_that_is_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("wattstep.engines.exported.engine.is_installed", lambda module: True)
-    monkeypatch.setattr("wattstep.engines.mnn.engine.version", lambda name: "3.5.2")
-    with refused("missing-extra", "3.5.2"):
+    monkeypatch.setattr("wattstep.engines.exported.engine.version", lambda name: "3.5.2")
+    with refused("missing-framework", "3.5.2", "3.6 or newer"):
         MnnEngine().load()
-    monkeypatch.setattr("wattstep.engines.mnn.engine.version", lambda name: "3.10.0")
+    monkeypatch.setattr("wattstep.engines.exported.engine.version", lambda name: "3.10.0")
     assert MnnEngine().missing() is None

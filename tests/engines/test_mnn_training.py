@@ -74,7 +74,7 @@ def test_networks_train_as_in_torch_and_every_parameter_moves(
         "sgd,lr=0.01,momentum=0.9,nesterov=1,weight_decay=0.01",
         "adam,lr=0.001,weight_decay=0.01",
         "adamw,lr=0.001,weight_decay=0",
-        "rmsprop,lr=0.001,alpha=0.9,momentum=0.9,weight_decay=0.01,eps=0.001",
+        "rmsprop,lr=0.001,alpha=0.9,momentum=0.9,weight_decay=0.01,eps=0.001,centered=1",
     ],
 )
 def test_optimizers_are_those_of_torch(optimizer: str, tmp_path: Path) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
-from wattstep import workloads
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.onnxruntime.engine import ENGINE
 from wattstep.engines.onnxruntime.layout import BLOCK, lay_out
 from wattstep.engines.onnxruntime.tracer import flops_of, operation_of
-from wattstep.engines.onnxruntime.updates import options_of, scalars_of, states_of
-from wattstep.schema.workload import OptimizerSettings, Preparation
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -93,8 +89,8 @@ def test_five_updates_are_those_of_torch(name: str, make: Any, options: dict[str
     layout = lay_out(parameters)
     settings = ExportedOptimizer(name=name, rate=0.05, options=options)
     session = onnxruntime.InferenceSession(build_update(settings, layout).SerializeToString())
-    whole = options_of(name, options)
-    names = ("weight", *states_of(name, whole))
+    update = Update("onnxruntime", name, options, 0.05)
+    names = ("weight", *update.states)
     flat = {key: np.zeros(layout.size, np.float32) for key in (*names, "gradient")}
 
     def put(array: Any, values: Any) -> None:
@@ -107,10 +103,7 @@ def test_five_updates_are_those_of_torch(name: str, make: Any, options: dict[str
             theirs[key].grad = torch.tensor(value)
         optimizer.step()
         put(flat["gradient"], gradient)
-        inputs = {
-            key: np.array(value, np.float32)
-            for key, value in scalars_of(name, whole, 0.05, step).items()
-        }
+        inputs = {key: np.array(value, np.float32) for key, value in update.scalars(step).items()}
         for number, block in enumerate(layout.blocks):
             for key, array in flat.items():
                 inputs[f"{key}{number}"] = array[block.begin : block.begin + block.size].copy()
@@ -125,24 +118,6 @@ def test_five_updates_are_those_of_torch(name: str, make: Any, options: dict[str
         np.testing.assert_allclose(mine, value.detach().numpy(), rtol=2e-6, atol=2e-6)
     between = flat["weight"][7:16]  # after b, before a
     assert not between.any()
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("adamw8bit", {}, "adamw8bit"),
-        ("sgd", {"dampening": 0.5}, "dampening"),
-        ("adam", {"amsgrad": True}, "amsgrad"),
-    ],
-)
-def test_an_optimizer_that_is_not_made_here_is_refused_before_anything_is_exported(
-    name: str, options: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    preparation = Preparation(
-        batch_size=2, optimizer=OptimizerSettings(name=name, rate=0.1, options=options)
-    )
-    with refused("optimizer-not-for-engine", words):
-        ENGINE.export(workloads.find("lenet"), preparation, tmp_path / "out")
 
 
 # --- what ran -------------------------------------------------------------------------------------

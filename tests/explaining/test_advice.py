@@ -102,6 +102,19 @@ def test_a_command_trains_where_the_run_was_trained(
     )
 
 
+def test_of_an_exported_training_the_command_is_the_one_that_trains_from_a_folder(
+    tmp_path: Path,
+) -> None:
+    options = {"rate_rule": "linear", "exported": True, "optimizer": "sgd,lr=0.1"}
+    info = {"options": options, "workload": "lenet"}
+    run = load(trained(tmp_path / "run", phases=OPTIMIZER, info=info))
+    # A batch is exported, threads are chosen where it trains.
+    assert given(advice(run))["larger_batch"]["how"] == (
+        "wattstep engines export lenet --batch 8 --optimizer sgd,lr=0.1 -o lenet-batch-8, then "
+        "wattstep run --from lenet-batch-8 --threads 1"
+    )
+
+
 def test_data_loading_can_be_hidden_as_far_as_the_rest_lasts(tmp_path: Path) -> None:
     found = given(advice(load(trained(tmp_path / "run", WORK))))["prefetch_data"]
     assert value(found["gain"]) == pytest.approx(0.1, rel=0.05)  # 2 ms of 20

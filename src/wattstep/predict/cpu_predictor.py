@@ -69,13 +69,14 @@ class CpuPredictor(BatchSearch):
         self._device, self._engine = device, engine
         self.fitted = cpu_values(self.device, engine, precision)
         self._replayed: dict[int, Growth] = {}  # by batch size, below 0 of evaluations
+        self._graphs: dict[int, StepGraph] = {}  # by batch size
 
     def in_mode(self, mode: str | None) -> CpuPredictor:
         """As `Predictor.in_mode`."""
         other = CpuPredictor(
             self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
         )
-        other._replayed = self._replayed
+        other._replayed, other._graphs = self._replayed, self._graphs
         return other
 
     @property
@@ -92,7 +93,7 @@ class CpuPredictor(BatchSearch):
         """As `BatchSearch.at`."""
         self.check_batch(batch_size)
         fitted = self.fitted
-        graph = self.captured.at(batch_size)
+        graph = self._graph(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
         reach, share = dict(fitted.reach), parallel_share(fitted.device, fitted.engine)
         if self.threads > 1:
@@ -154,7 +155,7 @@ class CpuPredictor(BatchSearch):
         What steps leave in the heap is there in an evaluation, too, and while it saves; reloading is
         in a process that made steps, with a new model.
         """
-        graph, steps = self.captured.at(batch_size), self._after(batch_size)
+        graph, steps = self._graph(batch_size), self._after(batch_size)
         held, growth = held_of(graph), self._growth(batch_size)
         evaluated = self._evaluation(batch_size)
         return {
@@ -168,7 +169,7 @@ class CpuPredictor(BatchSearch):
 
     def _after(self, batch_size: int) -> float:
         """Resident once steps were made, but for what these left in the heap."""
-        graph = self.captured.at(batch_size)
+        graph = self._graph(batch_size)
         return self._prepared(graph) + self.fitted.values["memory"]["steps"]
 
     def _evaluation(self, batch_size: int) -> Growth | None:
@@ -191,16 +192,21 @@ class CpuPredictor(BatchSearch):
         steps = self._after(batch_size)
         return {
             FRAMEWORK: floor,
-            PREPARED: self._prepared(self.captured.at(batch_size)),
+            PREPARED: self._prepared(self._graph(batch_size)),
             FIRST: steps + growth.first,
             STEADY: steps + growth.steady,
         }
+
+    def _graph(self, batch_size: int) -> StepGraph:
+        if batch_size not in self._graphs:
+            self._graphs[batch_size] = self.captured.at(batch_size)
+        return self._graphs[batch_size]
 
     def _growth(self, batch_size: int) -> Growth:
         if batch_size not in self._replayed:
             threshold = int(self.fitted.values["memory"]["threshold"])
             self._replayed[batch_size] = replay(
-                self.captured.at(batch_size), threshold=threshold, threads=self.threads
+                self._graph(batch_size), threshold=threshold, threads=self.threads
             )
         return self._replayed[batch_size]
 
@@ -223,7 +229,7 @@ class CpuPredictor(BatchSearch):
 
     def _memory(self, batch_size: int) -> Memory:
         fitted, growth = self.fitted, self._growth(batch_size)
-        tensors = sum(size for _, size in lasting(self.captured.at(batch_size)))
+        tensors = sum(size for _, size in lasting(self._graph(batch_size)))
         return Memory(
             allocated=tensors + growth.allocated,
             reserved=tensors + growth.steady,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-MOST_NUMBER: Final = 1e30  # no scale, limit or resolution of a sensor is beyond it
+MOST_NUMBER: Final = 1e30  # no scale, limit or resolution of a sensor is beyond it, nor a loss
 MOST_DEPTH: Final = 32
 INT32: Final = (1 << 31) - 1
 INT64: Final = (1 << 63) - 1
@@ -73,15 +73,17 @@ def whole(least: int, most: int) -> Check:
 
 
 def number(value: Any) -> float:
-    """A finite number.
+    """A finite number that a sensor, or a training, may give.
 
     Raises:
         ValueError: It is none.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{shown(value)} is no number")
-    if not -MOST_NUMBER <= value <= MOST_NUMBER:  # also where it is NaN
-        raise ValueError(f"{shown(value)} is no finite number of a sensor")
+    if not -math.inf < value < math.inf:  # also where it is NaN
+        raise ValueError(f"{shown(value)} is no finite number")
+    if not -MOST_NUMBER <= value <= MOST_NUMBER:
+        raise ValueError(f"{shown(value)} is beyond {MOST_NUMBER:g}")
     return float(value)
 
 

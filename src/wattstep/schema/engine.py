@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
+from wattstep.schema.extras import loading
 from wattstep.schema.run_documents import (
     CompilingFacts,
     GpuFacts,
@@ -359,10 +360,15 @@ class Engine(Protocol):
         """Loads the framework.
 
         Raises:
-            MissingPartError: It is not installed.
+            MissingPartError: It is not installed, or cannot be loaded.
         """
         if (reason := self.missing()) is not None:
             raise MissingPartError(reason, id="missing-framework")
+        with loading(self.name):
+            self.import_framework()
+
+    def import_framework(self) -> None:
+        """Imports what trains; `load` has seen that it is installed."""
         import_module(self.module)
 
     def missing(self) -> str | None:
@@ -424,6 +430,14 @@ class Engine(Protocol):
     def threads(self) -> int | None:
         """Threads of an operation in this process, None: not known; the framework is loaded."""
         return None
+
+    def usual_threads(self, one_a_core: int) -> int:
+        """Threads of an operation where nobody says how many; the framework need not be loaded.
+
+        Args:
+            one_a_core: As many as torch takes.
+        """
+        return one_a_core
 
     def tracer(self, code: Code) -> Tracer | None:
         """Tracer of its operations; None where it cannot be traced. The framework is loaded."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -43,15 +46,51 @@ def require(module: str) -> ModuleType:
     """Imports a module that needs an optional library, or is one.
 
     Raises:
-        MissingPartError: The library is not installed; the message names the extra.
+        MissingPartError: The library is not installed, and the message names the extra; or it is
+            installed and cannot be loaded.
     """
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
+    except (ImportError, OSError) as error:
+        library = _library_of(error)
         if library not in EXTRAS:
             raise
-        raise _missing(library) from error
+        if isinstance(error, ModuleNotFoundError) and _top(error.name) == library:
+            raise _missing(library) from error
+        with loading(library):
+            raise
+
+
+@contextmanager
+def loading(library: str) -> Iterator[None]:
+    """Refuses a library that is installed and cannot be loaded: damaged, of another system, or without another.
+
+    Args:
+        library: As it is called to the user.
+
+    Raises:
+        MissingPartError: With what the import said.
+    """
+    try:
+        yield
+    except (ImportError, OSError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise MissingPartError(
+            f"{library} is installed, but cannot be loaded: {line}", id="unloadable-part"
+        ) from error
+
+
+def _library_of(error: ImportError | OSError) -> str:
+    """The library that could not be imported, or whose import failed; "" for none of ours to know."""
+    running = (
+        _top(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
+    names = (_top(getattr(error, "name", None)), *running)
+    return next((each for each in names if each in EXTRAS), "")
+
+
+def _top(module: str | None) -> str:
+    return (module or "").partition(".")[0]
 
 
 def find_part(library: str) -> Path:

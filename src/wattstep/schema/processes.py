@@ -18,6 +18,7 @@ from typing import Any, TypedDict, TypeVar
 
 from wattstep.errors import WattstepError
 
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
 _START = """\
 import sys
 try:
@@ -141,6 +142,57 @@ def outwait(child: subprocess.Popen[Any]) -> int:
             return child.wait()
         except KeyboardInterrupt:
             continue
+
+
+def signal_name(number: int) -> str:
+    """A signal as sentences name it: "signal 11 (SIGSEGV)"."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def ending_words(code: int) -> str:
+    """How a child ended: "was killed by signal 9 (SIGKILL)", "ended with exit code 1".
+
+    Args:
+        code: As `subprocess.Popen.returncode`: below 0 for a signal.
+    """
+    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def end_with(parent: int) -> None:
+    """Has the kernel end this process with another, however that ends.
+
+    Args:
+        parent: The process that started this one.
+    """
+    import ctypes  # which commands that start no process need not load
+
+    ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended in between
+        raise SystemExit(1)
+
+
+@contextmanager
+def tidied_at_sigterm() -> Iterator[None]:
+    """SIGTERM ends what runs in here by an exception, so that whatever is temporary is removed.
+
+    Where somebody else handles it, or in another thread than the main one, it stays as it is.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

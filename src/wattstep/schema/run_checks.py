@@ -125,7 +125,7 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     "accumulate": _COUNT,
     "channels_last": or_none(yes_no),
     "compiled": or_none(yes_no),
-    **dict.fromkeys(("checkpointing", "offload"), or_none(yes_no)),
+    **dict.fromkeys(("checkpointing", "offload", "exported", "one_thread"), or_none(yes_no)),
     **dict.fromkeys(("train_last", "lora"), _COUNT),
     "optimizer": or_none(string),
     "exclude": or_none(listed(string)),

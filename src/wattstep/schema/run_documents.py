@@ -285,6 +285,7 @@ class TrainingOptions(TypedDict, total=False):
 
     Of somebody's own training `script` and `arguments` alone: a file's name or "-m MODULE", as `wattstep
     profile` takes it, and of its arguments what `store.shareable` lets through; other recordings have none.
+    `exported`: it trained from a folder of `wattstep engines export`; `one_thread`: its engine never has more.
     """
 
     script: str
@@ -303,6 +304,8 @@ class TrainingOptions(TypedDict, total=False):
     lora: int | None
     optimizer: str | None
     offload: bool | None
+    exported: bool | None
+    one_thread: bool | None
     until: str | None
     governor: str | None
     subtract_idle: str | None

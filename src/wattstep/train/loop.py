@@ -121,7 +121,8 @@ def train(
     report(Progress(stage="preparing"))
     crowded = None
     if settings.threads is None:  # said before torch is loaded, which others make take long, too
-        crowded = too_many_threads(default_threads(), usable_cores(), cores_of_others())
+        threads = engine.usual_threads(default_threads())
+        crowded = too_many_threads(threads, usable_cores(), cores_of_others())
     if crowded is not None:
         warn(crowded)
     workload = workloads.find(settings.workload)
@@ -226,6 +227,8 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         "image_size": settings.image_size or facts.image_size,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        "exported": None if settings.exported is None else True,
+        "one_thread": trainer.engine.usual_threads(2) == 1 or None,
         **trainer.options,
         **settings.strategies,
         "until": settings.until,

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +21,9 @@ from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.remote.ssh import ConnectionLostError
-from wattstep.remote.ssh.socket_folder import SocketFolder, remove_abandoned
+from wattstep.remote.ssh.socket_folder import PREFIX, make_socket_folder
 from wattstep.remote.ssh.ssh import Address, SshConnection, refusal
+from wattstep.store.held import remove_abandoned
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 
@@ -217,26 +217,15 @@ def test_a_greeting_without_end_is_no_board(server: Server) -> None:
         server.connect()
 
 
-def test_folders_of_killed_processes_are_removed_and_no_others(tmp_path: Path) -> None:
-    kept = SocketFolder()
-    left = {name: tmp_path / f"wattstep-ssh-{name}" for name in ("killed", "young", "foreign")}
-    for name, folder in left.items():
-        folder.mkdir()
-        if name != "foreign":
-            (folder / "held").touch()
+def test_the_folder_of_a_socket_is_held() -> None:
+    folder = make_socket_folder()
     try:
-        old = time.time() - 3600
-        for folder in (left["killed"], left["foreign"], kept.path):
-            os.utime(folder, (old, old))
-        remove_abandoned(tmp_path)
-        remove_abandoned(kept.path.parent)
-        assert not left["killed"].exists()
-        assert left["young"].exists()
-        assert left["foreign"].exists()
-        assert kept.path.exists()  # its process lives: this one
+        assert folder.path.name.startswith(PREFIX)
+        remove_abandoned(folder.path.parent, PREFIX)
+        assert folder.path.exists()  # its process lives: this one
     finally:
-        kept.remove()
-    assert not kept.path.exists()
+        folder.remove()
+    assert not folder.path.exists()
 
 
 def test_a_connection_that_is_cut_is_lost_and_the_next_command_makes_it_again(

@@ -34,6 +34,7 @@ class Program:
     Attributes:
         kernels: What each kernel call is, in order.
         called: When the last step was called and when it returned, in ns.
+        updates: Of each parameter its shape, and when its update in that step began and ended, in ns.
     """
 
     def __init__(self, folder: ExportedFolder) -> None:
@@ -42,6 +43,7 @@ class Program:
             folder.file(KERNELS).read_text(encoding="utf-8")
         )
         self.called = (0, 0)
+        self.updates: list[tuple[tuple[int, ...], int, int]] = []
         self._events: bool | None = None
         self._load(events=False)
 
@@ -95,9 +97,10 @@ class ExecuTorchTrainer(ExportedTrainer):
     Args:
         engine: ExecuTorch.
         folder: The exported training.
+        threads: Of an operation: 1.
     """
 
-    def __init__(self, engine: Engine, folder: ExportedFolder) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, threads: int) -> None:
         super().__init__(engine, folder)
         self.model = self._program = Program(folder)
         optimizer = self.training.optimizer
@@ -116,16 +119,20 @@ class ExecuTorchTrainer(ExportedTrainer):
         mark("optimizer")
         self._updates += 1
         scalars = self._update.scalars(self._updates)
+        updates = []
+        begin = time.perf_counter_ns()
         for full, gradient, weight in zip(self._program.names, gradients, weights, strict=True):
             name = full.removeprefix(PREFIX)
-            states = self._states.get(name) or {
-                state: np.zeros_like(weight) for state in self._update.states
-            }
-            new, self._states[name] = self._update(
-                weight, gradient, states, self._decay[name], scalars, np.sqrt
+            if name not in self._states:
+                self._states[name] = {each: np.zeros_like(weight) for each in self._update.states}
+            weight[...] = self._update(
+                weight, gradient, self._states[name], self._decay[name], scalars, np.sqrt
             )
-            weight[...] = new
             self._values[name] = weight
+            end = time.perf_counter_ns()
+            updates.append((weight.shape, begin, end))
+            begin = end
+        self._program.updates = updates
         return loss
 
     def weights(self) -> dict[str, Array]:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.checks import MOST_NUMBER
 
 STEPS: Final = 10
 FACTOR: Final = 8.0
@@ -120,6 +121,29 @@ class Verdict:
     update: float
     weights: float
     problems: Sequence[str] = ()
+
+
+def check_finite(workload: str, reference: Reference) -> None:
+    """Refuses a training that diverges on torch itself: nothing can be held against it.
+
+    Raises:
+        InvalidValueError: With the first loss that is no number to calculate with, or the weights.
+    """
+    in_words = [("float64", reference.exact), *(("float32", each) for each in reference.rounded)]
+    for precision, course in in_words:
+        for step, loss in enumerate(course.losses, start=1):
+            if not abs(loss) <= MOST_NUMBER:
+                raise InvalidValueError(
+                    f"{workload} diverges on torch itself: in {precision} the loss of step {step} is {loss:.3g}; "
+                    "choose a smaller learning rate (--optimizer NAME,lr=...)",
+                    id="diverging-training",
+                )
+        if not all(np.isfinite(weights).all() for weights in course.last.values()):
+            raise InvalidValueError(
+                f"{workload} diverges on torch itself: in {precision} its weights are not finite after "
+                f"{len(course.losses)} steps; choose a smaller learning rate (--optimizer NAME,lr=...)",
+                id="diverging-training",
+            )
 
 
 def judge(engine: str, reference: Reference, course: Course) -> Verdict:

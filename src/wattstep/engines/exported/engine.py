@@ -8,10 +8,10 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +19,22 @@ import numpy as np
 from wattstep.engines.exported.conformance import STEPS, Course
 from wattstep.engines.exported.folder import ExportedFolder, save_arrays
 from wattstep.engines.exported.trainer import ExportedTrainer
-from wattstep.errors import InvalidValueError, error_of
-from wattstep.schema.engine import Engine, Trainer, is_installed
+from wattstep.engines.exported.updates import Update
+from wattstep.errors import InvalidValueError, WattstepError, error_of
+from wattstep.schema.engine import Engine, Trainer
 from wattstep.schema.extras import require
 from wattstep.schema.processes import (
     ChildNews,
     child_command,
+    end_with,
+    ending_words,
     listen,
     outwait,
     refusal_news,
+    tidied_at_sigterm,
 )
 from wattstep.schema.workload import Preparation, Specification
+from wattstep.store.held import HeldFolder
 
 # What no exported training heeds, by field of a preparation and its option.
 _UNHEEDED: Mapping[str, str] = {
@@ -45,27 +50,71 @@ class ExportedEngine(Engine):
     Attributes:
         writes: "module:function" that writes the engine's own files of a `Source` into a folder;
             runs where torch is.
+        trains: "module:class" of its `ExportedTrainer`.
+        package: That is installed, as `importlib.metadata` knows it.
+        series: How a version begins that trains here; "" for any.
         extra: Of pip, that installs it.
+        one_thread: Why an operation never has more than one thread; "": it may.
     """
 
     writes: str
+    trains: str
+    package: str
+    series: str = ""
     extra: str
+    one_thread: str = ""
     options = ("optimizer",)
     exports = True
 
-    @abstractmethod
+    @property
+    def how(self) -> str:
+        """How it is installed."""
+        return f'pip install "wattstep[{self.extra}]"'
+
+    def missing(self) -> str | None:
+        """As `Engine.missing`; another version may train otherwise, or not at all."""
+        try:
+            present = version(self.package)
+        except PackageNotFoundError:
+            return f"{self.package} is not installed: {self.how}"
+        if not self.fits(present):
+            return f"{self.package} {present} is installed, {self.series} is needed: {self.how}"
+        return None
+
+    def fits(self, present: str) -> bool:
+        """True for a version that trains here."""
+        return f"{present}.".startswith(f"{self.series}." if self.series else "")
+
+    def version(self) -> str:
+        """As `Engine.version`."""
+        return f"{self.name} {version(self.package)}"
+
+    def usual_threads(self, one_a_core: int) -> int:
+        """As `Engine.usual_threads`."""
+        return 1 if self.one_thread else one_a_core
+
+    def threads(self) -> int | None:
+        """As `Engine.threads`."""
+        return 1 if self.one_thread else None
+
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
         """A trainer of an exported training; the framework is loaded.
+
+        Args:
+            folder: The exported training.
+            threads: Of an operation; the engine's own choice where None.
 
         Raises:
             InvalidValueError: It cannot train it.
         """
-
-    def missing(self) -> str | None:
-        """As `Engine.missing`."""
-        if is_installed(self.module):
-            return None
-        return f'{self.name} is not installed: pip install "wattstep[{self.extra}]"'
+        if self.one_thread and threads not in (None, 1):
+            raise InvalidValueError(
+                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
+            )
+        module, _, trainer = self.trains.partition(":")
+        usual = self.usual_threads(len(os.sched_getaffinity(0)))
+        opened: ExportedTrainer = getattr(require(module), trainer)(self, folder, threads or usual)
+        return opened
 
     def prepare(
         self,
@@ -81,8 +130,9 @@ class ExportedEngine(Engine):
         self.load()
         if preparation.exported is not None:
             return self._open(preparation.exported, workload, preparation, threads)
-        with tempfile.TemporaryDirectory(prefix="wattstep-export-") as made:
-            place = Path(made, "export")
+        scratch = Path(tempfile.gettempdir())
+        with tidied_at_sigterm(), HeldFolder(scratch, "wattstep-export-") as made:
+            place = made / "export"
             preparation.begin("model")
             _export_in_child(self.name, workload, preparation, precision, place)
             trainer = self._open(place, workload, preparation, threads)
@@ -108,6 +158,9 @@ class ExportedEngine(Engine):
                 raise InvalidValueError(
                     f"{option}: {self.name} has no such thing", id="not-for-engine"
                 )
+        settings = preparation.optimizer or workload.optimizer
+        if settings is not None:
+            Update(self.name, settings.name, settings.options)
 
     def _open(
         self,
@@ -150,43 +203,55 @@ def _export_in_child(
 ) -> None:
     """Exports in a process of its own, so that torch never comes into this one."""
     asked = pickle.dumps((engine, workload, replace(preparation, on_part=None), out))
-    _in_child("wattstep.engines.exported.engine:export_main", b64encode(asked).decode())
+    entry = "wattstep.engines.exported.engine:export_main"
+    _in_child("the export", entry, b64encode(asked).decode())
 
 
-def _in_child(entry: str, *arguments: str) -> None:
+def _in_child(doing: str, entry: str, *arguments: str) -> None:
     """Runs a function of ours in a process of its own; what it refuses is refused here.
+
+    Args:
+        doing: What it does, in a few words.
+        entry: As of `child_command`.
+        arguments: For it.
 
     Raises:
         WattstepError: It refused, or ended otherwise.
+        KeyboardInterrupt: The user stopped it.
     """
     reading, writing = os.pipe()
     endings: list[ChildNews] = []
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
-                child_command(entry, str(writing), *arguments),
+                child_command(entry, str(writing), str(os.getpid()), *arguments),
                 stdout=output, stderr=output, pass_fds=[writing],
             )  # fmt: skip
         finally:
             os.close(writing)
-        listen(reading, endings.append)
-        code = outwait(child)
+        try:
+            stopped = listen(reading, endings.append)
+            code = outwait(child)
+            if stopped or code == 130:
+                raise KeyboardInterrupt
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
         output.seek(0)
         last = output.read()[-2000:].decode(errors="replace").strip().splitlines()
     for news in endings:
         if "error" in news:
             raise error_of({"id": news.get("id"), "kind": news.get("kind")}, news["error"])
-    if code != 0:
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code != 0:  # a crash, which is no refusal
         why = f": {last[-1]}" if last else ""
-        raise InvalidValueError(f"the export {how}{why}", id="no-end-of-export")
+        raise WattstepError(f"{doing} {ending_words(code)}{why}", id="no-end-of-export")
 
 
-def _told(writing: int, call: Callable[[], None]) -> int:
-    """Calls, and tells the parent what is refused."""
-    from wattstep.errors import WattstepError
-
-    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+def _told(call: Callable[[], None]) -> int:
+    """Calls, and tells the parent what is refused; a child's arguments begin with where, and its parent."""
+    end_with(int(sys.argv[2]))
+    with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8") as pipe:
         try:
             call()
         except WattstepError as error:
@@ -196,11 +261,11 @@ def _told(writing: int, call: Callable[[], None]) -> int:
 
 
 def export_main() -> int:
-    """Of a child that exports: descriptor for its news, then what is asked."""
+    """Of a child that exports what it is asked for."""
     from wattstep import engines
 
-    name, workload, preparation, out = pickle.loads(b64decode(sys.argv[2]))
-    return _told(int(sys.argv[1]), lambda: engines.find(name).export(workload, preparation, out))
+    name, workload, preparation, out = pickle.loads(b64decode(sys.argv[3]))
+    return _told(lambda: engines.find(name).export(workload, preparation, out))
 
 
 def run_course(engine: str, folder: Path, scratch: Path) -> Course:
@@ -214,7 +279,9 @@ def run_course(engine: str, folder: Path, scratch: Path) -> Course:
     Raises:
         WattstepError: The engine refused, or crashed.
     """
-    _in_child("wattstep.engines.exported.engine:course_main", engine, str(folder), str(scratch))
+    entry = "wattstep.engines.exported.engine:course_main"
+    doing = f"{engine}, which takes ten steps to be held against torch's,"
+    _in_child(doing, entry, engine, str(folder), str(scratch))
     with np.load(scratch / "first.npz") as first, np.load(scratch / "last.npz") as last:
         return Course(
             losses=list(np.load(scratch / "losses.npy")),
@@ -229,7 +296,7 @@ def course_main() -> int:
     def call() -> None:
         from wattstep import engines
 
-        engine, place, scratch = sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
+        engine, place, scratch = sys.argv[3], Path(sys.argv[4]), Path(sys.argv[5])
         found = engines.find(engine)
         assert isinstance(found, ExportedEngine)
         found.load()
@@ -243,4 +310,4 @@ def course_main() -> int:
         save_arrays(scratch / "last.npz", trainer.weights())
         np.save(scratch / "losses.npy", np.array(losses))
 
-    return _told(int(sys.argv[1]), call)
+    return _told(call)

@@ -1,8 +1,8 @@
-"""Optimizers as torch makes them, for arrays of any library whose arrays know arithmetic."""
+"""Optimizers as torch makes them, for values of any library that know arithmetic: arrays, or nodes of a graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
@@ -12,10 +12,10 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "sgd": {"momentum": 0.0, "nesterov": False},
     "adam": {"betas": (0.9, 0.999), "eps": 1e-8},
     "adamw": {"betas": (0.9, 0.999), "eps": 1e-8},
-    "rmsprop": {"alpha": 0.99, "eps": 1e-8, "momentum": 0.0},
+    "rmsprop": {"alpha": 0.99, "eps": 1e-8, "momentum": 0.0, "centered": False},
 }
 # What may be asked for since it changes nothing.
-_WITHOUT_EFFECT: Final = {"dampening": 0, "amsgrad": False, "centered": False, "maximize": False}
+_WITHOUT_EFFECT: Final = {"dampening": 0, "amsgrad": False, "maximize": False}
 
 
 class Update:
@@ -51,58 +51,85 @@ class Update:
                 )
         self._name, self._rate = name, rate
         self._of = {key: options.get(key, usual) for key, usual in _OPTIONS[name].items()}
+        self._adapts = name in ("adam", "adamw")
         momentum = ("momentum",) if self._of.get("momentum") else ()
+        mean = ("mean",) if self._of.get("centered") else ()
         self.states: Sequence[str] = {
-            "sgd": momentum, "rmsprop": ("square", *momentum),
+            "sgd": momentum, "rmsprop": ("square", *mean, *momentum),
         }.get(name, ("mean", "square"))  # fmt: skip
 
-    def scalars(self, step: int) -> tuple[float, float]:
-        """Rate, and the correction of the mean square, of a step (1, 2, ...); of Adam they change."""
-        if self._name not in ("adam", "adamw"):
-            return self._rate, 1.0
+    def scalars(self, step: int) -> dict[str, float]:
+        """Numbers that change from step to step (1, 2, ...), by name; none where all stay as they are.
+
+        Of Adam the rate, over the correction of the mean, and that of the root of the mean square.
+        """
+        if not self._adapts:
+            return {}
         first, second = self._of["betas"]
-        return self._rate / (1 - first**step), float((1 - second**step) ** 0.5)
+        correction = float((1 - second**step) ** 0.5)
+        return {"rate": self._rate / (1 - first**step), "correction": correction}
 
     def __call__(
         self,
         weight: Any,
         gradient: Any,
-        states: Mapping[str, Any],
+        states: MutableMapping[str, Any],
         decay: float,
-        scalars: tuple[Any, Any],
+        scalars: Mapping[str, Any],
         root: Callable[[Any], Any],
-    ) -> tuple[Any, dict[str, Any]]:
-        """A parameter and its states after an update.
+    ) -> Any:
+        """A parameter after an update.
 
         Args:
             weight: Before it.
             gradient: Of the loss.
-            states: By the names in `states`.
+            states: By the names in `states`; each is set once, and read again from then on.
             decay: Weight decay of this parameter.
             scalars: As `scalars` gives them.
-            root: Square root of an array.
+            root: Square root of a value.
         """
-        rate, correction = scalars
-        if self._name == "adamw":
+        if decay and self._name == "adamw":
             weight = weight * (1 - self._rate * decay)
         elif decay:
-            gradient = gradient + decay * weight
-        if "mean" in self.states:
-            first, second = self._of["betas"]
-            mean = states["mean"] + (1 - first) * (gradient - states["mean"])
-            square = second * states["square"] + (1 - second) * gradient * gradient
-            direction = mean / (root(square) / correction + self._of["eps"])
-            return weight - rate * direction, {"mean": mean, "square": square}
-        after = {}
-        direction = gradient
+            gradient = gradient + weight * decay
+        if self._adapts:
+            return weight - self._adapted(gradient, states, scalars, root) * scalars["rate"]
         if self._name == "rmsprop":
-            alpha = self._of["alpha"]
-            square = alpha * states["square"] + (1 - alpha) * gradient * gradient
-            after["square"] = square
-            direction = gradient / (root(square) + self._of["eps"])
-        if "momentum" in self.states:
-            momentum = self._of["momentum"]
-            after["momentum"] = momentum * states["momentum"] + direction
+            gradient = self._by_root(gradient, states, root)
+        if momentum := self._of["momentum"]:
+            states["momentum"] = states["momentum"] * momentum + gradient
             nesterov = self._of.get("nesterov")
-            direction = direction + momentum * after["momentum"] if nesterov else after["momentum"]
-        return weight - rate * direction, after
+            moved = states["momentum"]
+            gradient = gradient + moved * momentum if nesterov else moved
+        return weight - gradient * self._rate
+
+    def _adapted(
+        self,
+        gradient: Any,
+        states: MutableMapping[str, Any],
+        scalars: Mapping[str, Any],
+        root: Callable[[Any], Any],
+    ) -> Any:
+        """Adam's direction."""
+        first, second = self._of["betas"]
+        _keep(states, "mean", first, gradient)
+        _keep(states, "square", second, gradient * gradient)
+        spread = root(states["square"]) / scalars["correction"] + self._of["eps"]
+        return states["mean"] / spread
+
+    def _by_root(
+        self, gradient: Any, states: MutableMapping[str, Any], root: Callable[[Any], Any]
+    ) -> Any:
+        """RMSprop's direction."""
+        alpha = self._of["alpha"]
+        _keep(states, "square", alpha, gradient * gradient)
+        square = states["square"]
+        if self._of["centered"]:
+            _keep(states, "mean", alpha, gradient)
+            square = square - states["mean"] * states["mean"]
+        return gradient / (root(square) + self._of["eps"])
+
+
+def _keep(states: MutableMapping[str, Any], name: str, share: float, value: Any) -> None:
+    """Updates a running mean, of which a share stays."""
+    states[name] = states[name] * share + value * (1 - share)

@@ -25,9 +25,10 @@ class MlxTrainer(ExportedTrainer):
     Args:
         engine: MLX.
         folder: The exported training.
+        threads: Of an operation: 1.
     """
 
-    def __init__(self, engine: Engine, folder: ExportedFolder) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, threads: int) -> None:
         super().__init__(engine, folder)
         mx.set_default_device(mx.cpu)
         self._graph = Graph(folder)
@@ -56,7 +57,7 @@ class MlxTrainer(ExportedTrainer):
         mx.eval(loss, self._weights, self._states, self._graph.state)
         return float(loss.item())
 
-    def _step(self, inputs: list[Any], scalars: tuple[float, float]) -> Any:
+    def _step(self, inputs: list[Any], scalars: Mapping[str, float]) -> Any:
         """The loss; weights and states after the step are not computed before they are asked for."""
 
         def of(weights: Arrays) -> Any:
@@ -65,7 +66,7 @@ class MlxTrainer(ExportedTrainer):
         (loss, changed), gradients = mx.value_and_grad(of)(self._weights)
         self._graph.state.update(changed)
         for name, gradient in gradients.items():
-            self._weights[name], self._states[name] = self._update(
+            self._weights[name] = self._update(
                 self._weights[name],
                 gradient,
                 self._states[name],

@@ -14,7 +14,6 @@ from torch import nn
 
 from wattstep.engines.mnn.graph import TrainingGraph
 from wattstep.engines.mnn.library import silenced
-from wattstep.engines.mnn.updates import settings_of
 from wattstep.engines.torch.export.onnx_file import write_onnx
 from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError
@@ -40,7 +39,6 @@ def write(source: Source, folder: Path) -> tuple[list[str], list[str]]:
             graph here.
         MissingPartError: MNN or onnx is not installed.
     """
-    settings_of(source.optimizer)
     with tempfile.TemporaryDirectory(prefix="wattstep-mnn-") as scratch:
         onnx_file, network = Path(scratch, "network.onnx"), Path(scratch, "network.mnn")
         with _marked(source.network.model) as marked:

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.mnn.library import load_mnn
-from wattstep.engines.mnn.updates import scalars_at, settings_of
 from wattstep.errors import InvalidValueError
 
 GRAPH: Final = "graph.mnn"
@@ -272,88 +272,40 @@ class TrainingGraph:
             parameters: All.
         """
         decays = {each.name: each.decay for each in parameters}
-        settings = settings_of(optimizer)
+        update = Update("mnn", optimizer.name, optimizer.options, optimizer.rate)
         scalars = {
             name: self._input(name, [], self._build.float, self._build.NCHW)
-            for name in scalars_at(optimizer, 1)
+            for name in update.scalars(1)
         }
-        make = {"sgd": self._sgd, "adam": self._adam, "adamw": self._adam, "rmsprop": self._rmsprop}
         later = []
         for name, gradient in reversed(self._gradients.items()):  # as the backward pass goes
             self._runs.append((None, gradient))
             place, decay = self._parameters[name], decays[name]
-            old = place
             if decay and optimizer.name == "adamw":
                 raise InvalidValueError(
                     "--optimizer adamw: on mnn without weight_decay only, since MNN's graph trains another "
                     "step with it",
                     id="optimizer-not-for-engine",
                 )
-            if decay:
-                gradient = gradient + place * self._number(decay)
-            step = make[optimizer.name](name, gradient, settings, scalars, optimizer.rate)
-            value = old - step
+            states = _States(self, name, update.states)
+            value = update(place, gradient, states, decay, scalars, self._build.sqrt)
             value.name = UPDATE + name
             later.append((place, value))
         self._runs += later
 
-    def _sgd(
-        self,
-        name: str,
-        slope: Any,
-        settings: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        rate: float,
-    ) -> Any:
-        if momentum := settings["momentum"]:
-            factor = self._number(momentum)
-            speed = self._state(name, "momentum", lambda speed: speed * factor + slope)
-            slope = slope + speed * factor if settings["nesterov"] else speed
-        return slope * self._number(rate)
-
-    def _adam(
-        self,
-        name: str,
-        slope: Any,
-        settings: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        rate: float,
-    ) -> Any:
-        (first, second), square = settings["betas"], slope * slope
-        new_first, keep, new_second = map(self._number, (1 - first, second, 1 - second))
-        mean = self._state(name, "mean", lambda mean: mean + (slope - mean) * new_first)
-        squares = self._state(name, "squares", lambda old: old * keep + square * new_second)
-        root = self._build.sqrt(squares) / scalars["root"] + self._number(settings["eps"])
-        return mean / root * scalars["step_size"]
-
-    def _rmsprop(
-        self,
-        name: str,
-        slope: Any,
-        settings: Mapping[str, Any],
-        scalars: Mapping[str, Any],
-        rate: float,
-    ) -> Any:
-        keep, new = map(self._number, (settings["alpha"], 1 - settings["alpha"]))
-        square = slope * slope
-        squares = self._state(name, "squares", lambda old: old * keep + square * new)
-        step = slope / (self._build.sqrt(squares) + self._number(settings["eps"]))
-        if momentum := settings["momentum"]:
-            factor = self._number(momentum)
-            step = self._state(name, "momentum", lambda speed: speed * factor + step)
-        return step * self._number(rate)
-
-    def _state(self, name: str, what: str, update: Any) -> Any:
-        """Something that is kept of each parameter from step to step; what reads it reads the new value."""
-        shape = list(self._parameters[name].shape)
+    def add_state(self, parameter: str, what: str) -> Any:
+        """The place of something that is kept of a parameter from step to step, at first zero."""
+        shape = list(self._parameters[parameter].shape)
         place = self._constant(np.zeros(shape, np.float32), shape)
         place.fix_as_trainable()
-        place.name = f"{what}:{name}"
+        place.name = f"{what}:{parameter}"
         self._visited.add(place.name)
-        value = update(place)
+        return place
+
+    def set_state(self, place: Any, value: Any) -> None:
+        """From here on what reads the place reads the value."""
         value.name = UPDATE + place.name
         self._runs.append((place, value))
-        return place
 
     # --- the file -------------------------------------------------------------------------------
 
@@ -437,6 +389,17 @@ class TrainingGraph:
             node = known.node if known else self._nodes.get(of.removesuffix(_CONVERTED), "")
             return node, int(match[2])
         return self._nodes.get(name.removesuffix(_CONVERTED), ""), -1
+
+
+class _States(dict[str, Any]):
+    """The states of a parameter, which stay in their places when they are set."""
+
+    def __init__(self, graph: TrainingGraph, parameter: str, names: Sequence[str]) -> None:
+        super().__init__({name: graph.add_state(parameter, name) for name in names})
+        self._graph = graph
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._graph.set_state(self[name], value)
 
 
 def _find(value: Array, marked: Mapping[str, Array]) -> tuple[str, str]:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.mnn.graph import GRAPH, LOSS, OPERATIONS, UPDATE, read_operations
 from wattstep.engines.mnn.library import load_mnn, silenced
-from wattstep.engines.mnn.updates import scalars_at
 from wattstep.schema.engine import Engine, Mark
 
 Array = npt.NDArray[Any]
@@ -51,6 +51,8 @@ class MnnTrainer(ExportedTrainer):
             )
         self._inputs = self._interpreter.getSessionInputAll(self._session)
         self._loss = self._interpreter.getSessionOutput(self._session, LOSS)
+        optimizer = self.training.optimizer
+        self._update = Update(engine.name, optimizer.name, optimizer.options, optimizer.rate)
         self._steps_made = 0
         self.graph = read_operations(folder.file(OPERATIONS))
 
@@ -68,7 +70,7 @@ class MnnTrainer(ExportedTrainer):
     def take(self, batch: Mapping[str, Array], mark: Mark) -> float:
         """As `ExportedTrainer.take`."""
         self._steps_made += 1
-        scalars = scalars_at(self.training.optimizer, self._steps_made)
+        scalars = self._update.scalars(self._steps_made)
         values = dict(batch) | {name: np.array(value) for name, value in scalars.items()}
         for name, tensor in self._inputs.items():
             self._fill(tensor, values[name])
@@ -99,7 +101,11 @@ class MnnTrainer(ExportedTrainer):
                 kept[name] = np.array(tensors[0].getData(), np.float32).reshape(trainable[name])
             return False
 
-        self._interpreter.runSessionWithCallBackInfo(
-            self._session, keep, lambda tensors, info: True
-        )
+        self.call_without_running(keep)
         return kept
+
+    def call_without_running(self, begin: Call) -> None:
+        """Calls with each operation in turn; none runs, where that says no."""
+        self._interpreter.runSessionWithCallBackInfo(
+            self._session, begin, lambda tensors, info: True
+        )

@@ -19,9 +19,9 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 from onnxruntime.capi._pybind_state import GradientGraphBuilder, get_optimized_model
 
 from wattstep.engines.exported.folder import ExportedOptimizer
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.onnxruntime.layout import Layout
-from wattstep.engines.onnxruntime.step import VARIANCES
-from wattstep.engines.onnxruntime.updates import options_of, states_of
+from wattstep.engines.onnxruntime.step import NEXT, VARIANCES
 
 OPSET: Final = 15  # from 14 on a normalisation says whether it trains
 IR: Final = 8  # ONNX Runtime 1.19 reads up to 10, onnx 1.23 writes 14
@@ -226,12 +226,19 @@ class _Writer:
         self.nodes: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
 
-    def __call__(self, kind: str, *values: str | float, out: str = "") -> str:
+    def __call__(self, kind: str, *values: _Value | float) -> _Value:
         """Applies an operation; numbers among its operands become constants."""
-        name = out or f"value{len(self.nodes)}"
-        inputs = [each if isinstance(each, str) else self._constant(each) for each in values]
+        name = f"value{len(self.nodes)}"
+        inputs = [
+            each.name if isinstance(each, _Value) else self._constant(each) for each in values
+        ]
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name))
-        return name
+        return _Value(self, name)
+
+    def name_last(self, name: str) -> _Value:
+        """Gives what was made last a name of its own."""
+        self.nodes[-1].output[0] = self.nodes[-1].name = name
+        return _Value(self, name)
 
     def _constant(self, value: float) -> str:
         name = f"constant {value!r}"
@@ -239,92 +246,60 @@ class _Writer:
         return name
 
 
+class _Value:
+    """A value of a graph that is written as it is calculated with."""
+
+    def __init__(self, write: _Writer, name: str) -> None:
+        self._write, self.name = write, name
+
+    def __add__(self, other: _Value | float) -> _Value:
+        return self._write("Add", self, other)
+
+    def __sub__(self, other: _Value | float) -> _Value:
+        return self._write("Sub", self, other)
+
+    def __mul__(self, other: _Value | float) -> _Value:
+        return self._write("Mul", self, other)
+
+    def __truediv__(self, other: _Value | float) -> _Value:
+        return self._write("Div", self, other)
+
+
+class _States(dict[str, _Value]):
+    """The states of a block, whose new values are outputs: of "momentum0" "momentum0_next"."""
+
+    def __init__(self, write: _Writer, names: Iterable[str], number: int) -> None:
+        super().__init__({name: _Value(write, f"{name}{number}") for name in names})
+        self._write = write
+
+    def __setitem__(self, name: str, value: _Value) -> None:
+        super().__setitem__(name, self._write.name_last(self[name].name + NEXT))
+
+
 def build_update(optimizer: ExportedOptimizer, layout: Layout) -> ModelProto:
-    """The update of all parameters, block by block, as torch's optimizers define it.
+    """The update of all parameters, block by block.
 
     Of block 0 the inputs are "weight0", "gradient0", and the states, e.g. "momentum0"; each but the
-    gradient is an output, too, as "weight0_next". "rate" and "correction" are inputs of Adam's alone.
+    gradient is an output, too, as "weight0_next". What changes by the step is an input by its name.
     """
-    options = options_of(optimizer.name, optimizer.options)
-    states = states_of(optimizer.name, options)
+    update = Update("onnxruntime", optimizer.name, optimizer.options, optimizer.rate)
     write = _Writer()
-    inputs, outputs = [], []
-    if optimizer.name in ("adam", "adamw"):
-        inputs += [
-            helper.make_tensor_value_info(n, TensorProto.FLOAT, []) for n in ("rate", "correction")
-        ]
+    scalars = {name: _Value(write, name) for name in update.scalars(1)}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, []) for name in scalars]
+    outputs = []
     for number, block in enumerate(layout.blocks):
-        for name in ("weight", "gradient", *states):
-            shape = [block.size]
-            inputs.append(
-                helper.make_tensor_value_info(f"{name}{number}", TensorProto.FLOAT, shape)
-            )
+        for name in ("weight", "gradient", *update.states):
+            place, shape = f"{name}{number}", [block.size]
+            inputs.append(helper.make_tensor_value_info(place, TensorProto.FLOAT, shape))
             if name != "gradient":
-                next_ = f"{name}{number}_next"
-                outputs.append(helper.make_tensor_value_info(next_, TensorProto.FLOAT, shape))
-        _UPDATES[optimizer.name](write, str(number), optimizer.rate, block.decay, options)
+                outputs.append(
+                    helper.make_tensor_value_info(place + NEXT, TensorProto.FLOAT, shape)
+                )
+        weight, gradient = (_Value(write, f"{name}{number}") for name in ("weight", "gradient"))
+        states = _States(write, update.states, number)
+        update(weight, gradient, states, block.decay, scalars, lambda value: write("Sqrt", value))
+        write.name_last(weight.name + NEXT)
     graph = helper.make_graph(
         write.nodes, "optimizer", inputs, outputs, list(write.constants.values())
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
-
-
-def _decayed(write: _Writer, n: str, decay: float) -> str:
-    """The gradient with that of the decay."""
-    gradient = f"gradient{n}"
-    if not decay:
-        return gradient
-    return write("Add", gradient, write("Mul", f"weight{n}", decay))
-
-
-def _mean(write: _Writer, state: str, n: str, share: float, value: str) -> str:
-    """A running mean, of which a share stays."""
-    stays = write("Mul", f"{state}{n}", share)
-    return write("Add", stays, write("Mul", value, 1 - share), out=f"{state}{n}_next")
-
-
-def _sgd(write: _Writer, n: str, rate: float, decay: float, options: Mapping[str, Any]) -> None:
-    gradient = _decayed(write, n, decay)
-    if momentum := options["momentum"]:
-        kept = write("Mul", f"momentum{n}", momentum)
-        kept = write("Add", kept, gradient, out=f"momentum{n}_next")
-        gradient = (
-            write("Add", gradient, write("Mul", kept, momentum)) if options["nesterov"] else kept
-        )
-    write("Sub", f"weight{n}", write("Mul", gradient, rate), out=f"weight{n}_next")
-
-
-def _adam(write: _Writer, n: str, rate: float, decay: float, options: Mapping[str, Any]) -> None:
-    _adam_update(write, n, _decayed(write, n, decay), f"weight{n}", options)
-
-
-def _adamw(write: _Writer, n: str, rate: float, decay: float, options: Mapping[str, Any]) -> None:
-    weight = write("Mul", f"weight{n}", 1 - rate * decay) if decay else f"weight{n}"
-    _adam_update(write, n, f"gradient{n}", weight, options)
-
-
-def _adam_update(
-    write: _Writer, n: str, gradient: str, weight: str, options: Mapping[str, Any]
-) -> None:
-    first, second = options["betas"]
-    mean = _mean(write, "mean", n, first, gradient)
-    square = _mean(write, "square", n, second, write("Mul", gradient, gradient))
-    root = write("Div", write("Sqrt", square), "correction")
-    ratio = write("Div", mean, write("Add", root, options["eps"]))
-    write("Sub", weight, write("Mul", ratio, "rate"), out=f"weight{n}_next")
-
-
-def _rmsprop(write: _Writer, n: str, rate: float, decay: float, options: Mapping[str, Any]) -> None:
-    gradient = _decayed(write, n, decay)
-    square = _mean(write, "square", n, options["alpha"], write("Mul", gradient, gradient))
-    if options["centered"]:
-        mean = _mean(write, "mean", n, options["alpha"], gradient)
-        square = write("Sub", square, write("Mul", mean, mean))
-    step = write("Div", gradient, write("Add", write("Sqrt", square), options["eps"]))
-    if momentum := options["momentum"]:
-        kept = write("Mul", f"momentum{n}", momentum)
-        step = write("Add", kept, step, out=f"momentum{n}_next")
-    write("Sub", f"weight{n}", write("Mul", step, rate), out=f"weight{n}_next")
-
-
-_UPDATES: Final = {"sgd": _sgd, "adam": _adam, "adamw": _adamw, "rmsprop": _rmsprop}

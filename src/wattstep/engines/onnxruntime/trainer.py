@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from math import prod
 from typing import Any
@@ -12,9 +11,9 @@ import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import ExportedTrainer
+from wattstep.engines.exported.updates import Update
 from wattstep.engines.onnxruntime.layout import lay_out
 from wattstep.engines.onnxruntime.step import GRAPHS, Step, zeros
-from wattstep.engines.onnxruntime.updates import options_of, scalars_of, states_of
 from wattstep.schema.engine import Engine, Mark
 
 Array = npt.NDArray[Any]
@@ -26,17 +25,17 @@ class OnnxRuntimeTrainer(ExportedTrainer):
     Args:
         engine: ONNX Runtime.
         folder: The exported training.
-        threads: Of an operation; None: as many as there are cores.
+        threads: Of an operation.
     """
 
-    def __init__(self, engine: Engine, folder: ExportedFolder, threads: int | None) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, threads: int) -> None:
         super().__init__(engine, folder)
-        self._threads = threads or len(os.sched_getaffinity(0))
+        self._threads = threads
         self._updates = 0
         self._held: list[str] = []  # parameters and running statistics
         self._sizes: dict[str, int] = {}
         optimizer = self.training.optimizer
-        self._options = options_of(optimizer.name, optimizer.options)
+        self._update = Update(engine.name, optimizer.name, optimizer.options, optimizer.rate)
         graphs = {name: folder.file(f"{name}.onnx") for name in GRAPHS}
         self.model: Step = Step(graphs, self._arrays_to_bind(), self._threads)
 
@@ -49,7 +48,7 @@ class OnnxRuntimeTrainer(ExportedTrainer):
         """Weights, gradients and states, by their names in the graphs."""
         parameters = self.training.parameters
         layout = lay_out(parameters)
-        states = states_of(self.training.optimizer.name, self._options)
+        states = self._update.states
         flat = {name: zeros([layout.size]) for name in ("weight", "gradient", *states)}
         arrays = self.folder.weights()
         self._held = list(arrays)
@@ -71,7 +70,7 @@ class OnnxRuntimeTrainer(ExportedTrainer):
         for number, block in enumerate(layout.blocks):
             for name, values in flat.items():
                 arrays[f"{name}{number}"] = values[block.begin : block.begin + block.size]
-        return arrays | {"rate": zeros([]), "correction": zeros([])}
+        return arrays | {name: zeros([]) for name in self._update.scalars(1)}
 
     def take(self, batch: Mapping[str, Array], mark: Mark) -> float:
         """As `ExportedTrainer.take`."""
@@ -82,9 +81,7 @@ class OnnxRuntimeTrainer(ExportedTrainer):
         step.run("backward", batch)
         mark("optimizer")
         self._updates += 1
-        optimizer = self.training.optimizer
-        scalars = scalars_of(optimizer.name, self._options, optimizer.rate, self._updates)
-        for name, value in scalars.items():
+        for name, value in self._update.scalars(self._updates).items():
             step.arrays[name][...] = value
         step.run("optimizer", {})
         return float(step.arrays["loss"])

@@ -32,6 +32,16 @@ def profiling(info: RunInfo) -> str:
     return " ".join(filter(None, ("wattstep profile", script, arguments))) if script else ""
 
 
+def _written(options: Mapping[str, object]) -> str:
+    """Options as a command takes them; what is None or False is left out."""
+    given = [
+        f" --{name}" if value is True else f" --{name} {value}"
+        for name, value in options.items()
+        if value
+    ]
+    return "".join(given)
+
+
 class Facts:
     """A run with traced operations, looked at for advice.
 
@@ -83,28 +93,28 @@ class Facts:
     def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:
         """The command that trains one of our workloads with another batch or other threads.
 
-        A record does not say which board it was, or where a recording lies: that is left open.
+        A record does not say which board it was, or where a recording or an export lies: that is left open.
         """
-        info = self.run.info
+        info, chosen = self.run.info, self.run.info.options
+        framework = None if self.on_torch else self.run.breakdown.instruments.framework
         scheme = info.target.partition(":")[0]
-        options = {
-            "engine": None if self.on_torch else self.run.breakdown.instruments.framework,
-            "batch": batch or info.batch_size,
-            "threads": threads or info.threads,
-            "target": {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:..."),
-        }
-        chosen = info.options
-        options |= {
+        target = {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:...")
+        size: dict[str, object] = {"engine": framework, "batch": batch or info.batch_size}
+        how: dict[str, object] = {
             "train-last": chosen.get("train_last"),
             "lora": chosen.get("lora"),
             "optimizer": chosen.get("optimizer"),
+            "checkpointing": chosen.get("checkpointing"),
+            "offload": chosen.get("offload"),
         }
-        given = [f" --{name} {value}" for name, value in options.items() if value]
-        if chosen.get("checkpointing"):
-            given.append(" --checkpointing")
-        if chosen.get("offload"):
-            given.append(" --offload")
-        return f"wattstep run {info.workload}{''.join(given)}"
+        place: dict[str, object] = {"threads": threads or info.threads, "target": target}
+        if not chosen.get("exported"):
+            return f"wattstep run {info.workload}{_written(size | place | how)}"
+        if batch is None:
+            return f"wattstep run --from ...{_written(place)}"
+        folder = f"{info.workload}-batch-{batch}"
+        export = f"wattstep engines export {info.workload}{_written(size | how)} -o {folder}"
+        return f"{export}, then wattstep run --from {folder}{_written(place)}"
 
     @property
     def script(self) -> str:

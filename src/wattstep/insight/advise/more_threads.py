@@ -13,6 +13,8 @@ from wattstep.schema.figure import Missing
 def more_threads(facts: Facts) -> Advice | Missing:
     """Advises more threads where cores are idle: operations that the framework cuts into parts can use them."""
     cores, step = facts.cores, facts.step_s
+    if facts.run.info.options.get("one_thread"):
+        return Missing("an operation never has more than one thread on this engine")
     if cores.threads is None:
         return Missing("the run does not say how many threads its operations used")
     if cores.free.value is None:

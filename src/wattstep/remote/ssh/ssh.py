@@ -22,7 +22,7 @@ from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.remote.ssh import ConnectionLostError, Finished
 from wattstep.remote.ssh.archive import check_name, pack, unpack
 from wattstep.remote.ssh.command import Command
-from wattstep.remote.ssh.socket_folder import SocketFolder
+from wattstep.remote.ssh.socket_folder import make_socket_folder
 from wattstep.remote.ssh.wording import inert
 
 CONFIG: Final = "WATTSTEP_SSH_CONFIG"  # a configuration file in place of ~/.ssh/config
@@ -146,7 +146,7 @@ class SshConnection:
         self._say = say or _tell
         named = os.environ.get(CONFIG)
         self._config = config or (Path(named) if named else None)
-        self._folder = SocketFolder()
+        self._folder = make_socket_folder()
         self._token = f"wattstep-{secrets.token_hex(8)}"
         self._lock = threading.Lock()  # of what follows
         self._closed = False

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
 import resource
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
+from wattstep.schema.processes import end_with
 
 
 def main() -> int:
@@ -48,11 +46,5 @@ def apply(guard: dict[str, Any]) -> None:
     if "cores" in guard:  # before torch asks how many there are
         os.sched_setaffinity(0, guard["cores"])
     if "parent" in guard:
-        _end_with(guard["parent"])
-
-
-def _end_with(parent: int) -> None:
-    """A second measurement beside one that nobody waits for would spoil both."""
-    ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended in between
-        raise SystemExit(1)
+        # A second measurement beside one that nobody waits for would spoil both.
+        end_with(guard["parent"])

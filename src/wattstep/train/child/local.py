@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
-from wattstep.schema.processes import ChildNews
+from wattstep.schema.processes import ChildNews, ending_words
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
 from wattstep.train.child.child import GuardedChild
@@ -106,10 +106,9 @@ def train_in_child(
 
 
 def _ended(code: int, out: str, why: str) -> str:
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     advice = (
         f"; what was recorded up to then is kept: wattstep report {out}"
         if Path(out, "run.json").exists()
         else "; nothing had been recorded"
     )
-    return f"the training process {how}{why}{advice}"
+    return f"the training process {ending_words(code)}{why}{advice}"

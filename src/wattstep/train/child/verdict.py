@@ -11,6 +11,7 @@ from typing import Final
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.oom_messages import says_no_stack, says_ran_out
 from wattstep.schema.outcome import Evidence, State
+from wattstep.schema.processes import signal_name
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
 
@@ -79,7 +80,7 @@ def _status(
         return "killed", f"it hung and was ended{when}"
     if evidence.signal is not None:
         outside = evidence.signal in _FROM_OUTSIDE
-        name = _signal_name(evidence.signal)
+        name = signal_name(evidence.signal)
         verb = "was killed by" if outside else "crashed with"
         return "killed" if outside else "crashed", f"it {verb} {name}{when}"
     return _failed(ending, evidence.said or "")
@@ -120,13 +121,6 @@ def _when(steps: int) -> str:
     if not steps:
         return " before the first step was done"
     return f" after {steps} step{'s' if steps > 1 else ''}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"
 
 
 def _last_line(output: str) -> str | None:

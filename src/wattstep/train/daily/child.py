@@ -16,6 +16,7 @@ from wattstep.errors import RecordingError, WattstepError, error_of
 from wattstep.schema.processes import (
     ChildNews,
     child_command,
+    ending_words,
     ends_with_us,
     listen,
     outwait,
@@ -97,8 +98,7 @@ def run_part(
     if errors:
         raise error_of(errors[-1], str(errors[-1]["error"]))
     if code != 0:
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise RecordingError(f"the training process {how}; {_GOES_ON}")
+        raise RecordingError(f"the training process {ending_words(code)}; {_GOES_ON}")
 
 
 def main() -> int:

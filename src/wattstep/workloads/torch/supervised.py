@@ -70,6 +70,12 @@ class SupervisedTraining:
         chosen = self._order.draw(self._batch_size)
         return self._encode(self._inputs[chosen]), self._widen(self._targets[chosen])
 
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample of a batch: input as the model takes it, and target."""
+        parts = self._encode(self._inputs[:1]), self._widen(self._targets[:1])
+        return sum(each.nbytes for each in parts)
+
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """The criterion over the batch; cross entropy is in nats."""
         inputs, targets = batch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from errno import EACCES
 from pathlib import Path
@@ -25,7 +24,9 @@ from wattstep.engines.exported.folder import (
 from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError
 from wattstep.schema.extras import require
+from wattstep.schema.processes import tidied_at_sigterm
 from wattstep.schema.workload import Preparation, Specification
+from wattstep.store.held import HeldFolder
 
 if TYPE_CHECKING:
     from wattstep.engines.exported.engine import ExportedEngine
@@ -72,8 +73,8 @@ def export(
     if source is None:
         tell("building the network")
         source = Source(specification, preparation)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-        folder = Path(scratch, "export")
+    with tidied_at_sigterm(), HeldFolder(out.parent, f".{out.name}-export-") as scratch:
+        folder = scratch / "export"
         folder.mkdir()
         inputs = []
         tell("drawing batches")
@@ -90,6 +91,7 @@ def export(
         rewrites, notes = getattr(require(module), function)(source, folder)
         tell("training ten steps with torch in float64")
         reference = source.reference()
+        conformance.check_finite(specification.facts.name, reference)
         training = ExportedTraining(
             engine=engine.name,
             made_with=(engine.version(), f"torch {torch.__version__}"),
@@ -110,7 +112,7 @@ def export(
         )
         write_facts(folder, training)
         tell(f"training ten steps with {engine.name}")
-        course = run_course(engine.name, folder, Path(scratch))
+        course = run_course(engine.name, folder, scratch)
         name = specification.facts.name
         conformance.check(engine.name, name, conformance.judge(engine.name, reference, course))
         shutil.move(folder, out)

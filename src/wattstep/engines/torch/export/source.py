@@ -27,7 +27,8 @@ from wattstep.workloads.torch.supervised import SupervisedTraining
 from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 
 Array = npt.NDArray[Any]
-MOST_BYTES: Final = 64 << 20  # of all batches
+MOST_BYTES: Final = 64 << 20  # of all batches, unless one alone takes more
+MOST_OF_BATCH: Final = 512 << 20
 MOST_BATCHES: Final = 64
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
@@ -145,7 +146,7 @@ class Source:
         model_facts: Counts of the model.
 
     Raises:
-        InvalidValueError: It does not train by one loss of labelled samples.
+        InvalidValueError: It does not train by one loss of labelled samples, or a batch is too large.
     """
 
     def __init__(self, specification: Specification, preparation: Preparation) -> None:
@@ -159,6 +160,7 @@ class Source:
                 id="cannot-export",
             )
         self._training = training
+        self._check_size(preparation.batch_size * training.sample_bytes)
         self.data: DataFacts = training.data
         model = training.model.train()
         self.model_facts: ModelFacts = count_model(model)
@@ -174,7 +176,7 @@ class Source:
         kept: list[list[Array]] = []
         size = 0
         with _unchanged(self.network):
-            while len(kept) < MOST_BATCHES and (len(kept) < STEPS or size < MOST_BYTES):
+            while (len(kept) < MOST_BATCHES and size * (len(kept) + 1) <= MOST_BYTES) or not kept:
                 inputs, targets = self._training.next_batch(lambda name: nullcontext())
                 masks = _Masks(None)
                 with torch.no_grad(), masks:
@@ -182,13 +184,24 @@ class Source:
                 arrays = [each.numpy() for each in (inputs, targets, *masks.drawn)]
                 names = ["inputs", "targets", *(f"mask{i}" for i in range(len(masks.drawn)))]
                 kept.append(arrays)
-                size += sum(array.nbytes for array in arrays)
+                size = sum(array.nbytes for array in arrays)
+                self._check_size(size)
         torch.set_rng_state(state)
         return {name: np.stack([row[i] for row in kept]) for i, name in enumerate(names)}
 
+    def _check_size(self, size: int) -> None:
+        """Refuses a batch of so many bytes that a folder would not hold it."""
+        if size > MOST_OF_BATCH:
+            raise InvalidValueError(
+                f"--batch {self.preparation.batch_size}: a batch of {self.specification.facts.name} takes "
+                f"{size / 2**20:,.0f} MiB as it is exported, at most {MOST_OF_BATCH >> 20} are",
+                id="batch-too-large-to-export",
+            )
+
     def batch(self, index: int, kind: torch.dtype = torch.float32) -> list[Tensor]:
-        """A batch as the network takes it: inputs, targets, masks."""
-        tensors = [torch.from_numpy(np.array(array[index])) for array in self.batches.values()]
+        """A batch as the network takes it: inputs, targets, masks; after the last comes the first."""
+        arrays = self.batches.values()
+        tensors = [torch.from_numpy(np.array(array[index % len(array)])) for array in arrays]
         return [each.to(kind) if each.is_floating_point() else each for each in tensors]
 
     @cached_property

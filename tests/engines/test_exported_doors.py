@@ -1,0 +1,107 @@
+"""What all engines of exported trainings refuse alike, before anything is loaded or written."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.refusals import refused
+
+from wattstep import workloads
+from wattstep.engines import ENGINES, find
+from wattstep.engines.exported.engine import ExportedEngine
+from wattstep.schema import extras
+from wattstep.schema.workload import OptimizerSettings, Preparation
+
+EXPORTED = [name for name in ENGINES.own if find(name).exports]
+
+
+def engine_of(name: str) -> ExportedEngine:
+    engine = find(name)
+    assert isinstance(engine, ExportedEngine)
+    return engine
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize(
+    ("optimizer", "options", "words"),
+    [
+        ("adamw8bit", {}, "adamw8bit"),
+        ("sgd", {"dampening": 0.5}, "dampening=0.5"),
+        ("adam", {"amsgrad": True}, "amsgrad"),
+    ],
+)
+def test_an_optimizer_that_it_does_not_make_is_refused_by_the_engines_name(
+    name: str, optimizer: str, options: dict[str, Any], words: str
+) -> None:
+    settings = OptimizerSettings(name=optimizer, rate=0.1, options=options)
+    preparation = Preparation(batch_size=2, optimizer=settings)
+    with refused("optimizer-not-for-engine", words, name):
+        find(name).prepare(workloads.find("lenet"), preparation)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_what_is_not_installed_or_of_another_version_is_refused_with_the_command_that_mends_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(name)
+
+    def absent(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    place = "wattstep.engines.exported.engine.version"
+    monkeypatch.setattr(place, absent)
+    with refused("missing-framework", f'pip install "wattstep[{engine.extra}]"', "not installed"):
+        engine.load()
+    if engine.series:
+        monkeypatch.setattr(place, lambda package: "0.9")
+        with refused("missing-framework", engine.package, "0.9", engine.series):
+            engine.load()
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize("error", [ImportError("no such symbol: f"), OSError("too short\nor not")])
+def test_what_is_installed_and_cannot_be_loaded_is_refused_in_one_line(
+    name: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(name)
+
+    def broken() -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "missing", lambda: None)
+    monkeypatch.setattr(engine, "import_framework", broken)
+    with refused("unloadable-part", name, str(error).splitlines()[0]) as caught:
+        engine.load()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise ImportError('libbroken.so: too short')", "libbroken.so: too short"),
+        ("raise OSError('libbroken.so: no such file')", "libbroken.so: no such file"),
+        ("import what_it_needs", "what_it_needs"),
+    ],
+)
+def test_a_library_whose_own_import_fails_is_named(
+    body: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_library.py").write_text(body + "\n", encoding="utf-8")
+    (tmp_path / "user_of_it.py").write_text("import broken_library\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(extras, "EXTRAS", {"broken_library": "broken"})
+    for module in ("broken_library", "user_of_it"):
+        with refused("unloadable-part", "broken_library is installed", words):
+            extras.require(module)
+        sys.modules.pop(module, None)
+
+
+def test_engines_of_one_thread_say_so_before_they_are_loaded() -> None:
+    usual = {name: find(name).usual_threads(8) for name in ENGINES.own}
+    assert usual == {
+        "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1,
+    }  # fmt: skip

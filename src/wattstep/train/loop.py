@@ -227,6 +227,7 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
         "image_size": settings.image_size or facts.image_size,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        "policy": settings.policy,
         "exported": None if settings.exported is None else True,
         "one_thread": trainer.engine.usual_threads(2) == 1 or None,
         **trainer.options,

@@ -14,6 +14,7 @@ from wattstep.engines.torch.scheduled.calls import Call, Slot
 from wattstep.engines.torch.scheduled.capture import Captured
 from wattstep.engines.torch.scheduled.fast_calls import fastest
 from wattstep.schedule.tasks import Schedule
+from wattstep.schedule.validity import in_order
 
 ELSEWHERE: Final = -1  # the worker that takes what is left after a step
 
@@ -99,7 +100,7 @@ def signals_of(captured: Captured, schedule: Schedule) -> list[Signal]:
     }
     known: dict[int, list[int]] = {}  # place that each worker has surely passed when a task ends
     signals = []
-    for task in order_of(waits):
+    for task in in_order(captured.graph, schedule):
         worker, place = at[task]
         passed = [-1] * schedule.workers
         for other in waits[task]:
@@ -114,29 +115,6 @@ def signals_of(captured: Captured, schedule: Schedule) -> list[Signal]:
         passed[worker] = place
         known[task] = passed
     return signals
-
-
-def order_of(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Tasks in an order in which each comes after all that it waits for; fewer where they wait for each other.
-
-    Args:
-        waits: Of each task, those that it waits for.
-    """
-    left = [len(set(each)) for each in waits]
-    later: list[list[int]] = [[] for _ in waits]
-    for task, earlier in enumerate(waits):
-        for other in set(earlier):
-            later[other].append(task)
-    ready = [task for task, count in enumerate(left) if not count]
-    order = []
-    while ready:
-        task = ready.pop()
-        order.append(task)
-        for other in later[task]:
-            left[other] -= 1
-            if not left[other]:
-                ready.append(other)
-    return order
 
 
 class Writer:

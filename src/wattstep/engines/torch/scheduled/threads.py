@@ -13,9 +13,10 @@ from typing import Any, Final
 import torch
 
 from wattstep.engines.torch.scheduled.capture import Captured
-from wattstep.engines.torch.scheduled.program import Program, Writer, below_autograd, order_of
+from wattstep.engines.torch.scheduled.program import Program, Writer, below_autograd
 from wattstep.errors import InvalidValueError
 from wattstep.schedule.tasks import Schedule, TaskGraph
+from wattstep.schedule.validity import in_order
 from wattstep.schema.engine import Mark, ignore_phase
 
 WORKER: Final = "<worker "  # how the names of the code of workers begin
@@ -85,6 +86,16 @@ class TorchThreads:
     def program(self) -> Program:
         """The code of the workers."""
         return self._program
+
+    def thread_ids(self) -> list[int]:
+        """Python's identity of the thread of each worker."""
+        own = [threading.get_ident()] * self._own
+        return [*own, *(each.ident or 0 for each in self._crew)]
+
+    @property
+    def traced(self) -> bool:
+        """True if steps write times."""
+        return self._times is not None
 
     @property
     def in_order(self) -> bool:
@@ -235,8 +246,7 @@ def check(graph: TaskGraph, schedule: Schedule) -> None:
         raise InvalidValueError(f"a plan must place each of {count} tasks once")
     if not all(0 <= placed.worker < schedule.workers for placed in schedule.placed):
         raise InvalidValueError(f"a plan of {schedule.workers} workers places tasks beyond these")
-    if len(order_of(schedule.waits(graph))) < count:
-        raise InvalidValueError("a plan whose tasks wait for each other can never end")
+    in_order(graph, schedule)
     cores = os.sched_getaffinity(0)
     most = max((placed.threads for placed in schedule.placed), default=1)
     if max(most, schedule.workers) > len(cores):

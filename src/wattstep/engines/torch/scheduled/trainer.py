@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter_ns
 from typing import Any, Final
 
 import torch
@@ -13,9 +15,13 @@ from wattstep.engines.torch.scheduled.calls import Recording
 from wattstep.engines.torch.scheduled.capture import capture
 from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
+from wattstep.engines.torch.scheduled.tracer import ScheduledEngine
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
+from wattstep.schedule import policies
+from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
+from wattstep.schedule.times import MachineTimes
 from wattstep.schema.engine import Mark
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
@@ -33,6 +39,31 @@ def in_order(graph: TaskGraph) -> Schedule:
     return Schedule(workers=1, placed=tuple(placed))
 
 
+def by_policy(name: str | None) -> Plan:
+    """The plan that a policy makes on the cores that torch has threads for here; without one the framework's own.
+
+    Raises:
+        InvalidValueError: There is no such policy.
+    """
+    if name is None:
+        return in_order
+    make = policies.find(name)
+
+    def plan(graph: TaskGraph) -> Schedule:
+        machine = equal_cores(torch.get_num_threads())
+        return _unpinned(make(graph, MachineTimes(machine), machine))
+
+    return plan
+
+
+def _unpinned(schedule: Schedule) -> Schedule:
+    """A plan that always uses the same cores needs not be kept to them."""
+    if len({placed.cores for placed in schedule.placed}) > 1:
+        return schedule
+    placed = tuple(replace(each, cores=()) for each in schedule.placed)
+    return replace(schedule, placed=placed)
+
+
 class ScheduledTrainer(TorchTrainer):
     """Steps of a workload carried out by a plan, from the fourth on; the first ones show what they consist of.
 
@@ -41,7 +72,7 @@ class ScheduledTrainer(TorchTrainer):
     Args:
         workload: As `TorchTrainer` takes it.
         preparation: Likewise.
-        plan: Where each task runs.
+        plan: Where each task runs; None: as the preparation's policy says.
         how: Likewise.
 
     Raises:
@@ -53,13 +84,15 @@ class ScheduledTrainer(TorchTrainer):
         workload: TorchWorkload,
         preparation: Preparation,
         *,
-        plan: Plan = in_order,
+        plan: Plan | None = None,
         **how: Any,
     ) -> None:
         _check(preparation, **how)
         super().__init__(workload, preparation, **how)
         self._workload = workload.facts.name
-        self._plan = plan
+        self._plan = by_policy(preparation.policy) if plan is None else plan
+        self.engine = ScheduledEngine(self)
+        self.drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
         self._plain = False  # each update is looked at
         self._updated: dict[int, int] = {}  # how often, by the update's identity
         self._recordings: dict[int, list[Recording]] = {}
@@ -91,7 +124,10 @@ class ScheduledTrainer(TorchTrainer):
         self, executor: TorchThreads, update: ParameterUpdate, mark: Mark
     ) -> list[torch.Tensor]:
         mark(DATA)
+        begin = perf_counter_ns()
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
+        if executor.traced:
+            self.drawn.append((begin, perf_counter_ns()))
         if not executor.in_order:
             mark(SCHEDULED)
         return executor.step(tensors_in(batches), mark)

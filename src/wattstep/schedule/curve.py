@@ -19,6 +19,7 @@ FINE: Final = 0.1  # part of the best number of threads to which it is found
 WIDE: Final = 0.08  # half of an interval, as a logarithm, that is worth another measurement
 MOST_TRIES: Final = 14
 STALE_SPREAD: Final = 0.1  # of what was measured in another state of the device
+BETWEEN: Final = 0.05  # error of the curve a doubling away from what was measured, as a logarithm
 _KINKS: Final = 24
 
 
@@ -95,10 +96,11 @@ class Curve:
         point = self.points.get(threads)
         # What smooth and straight lines disagree about is not known; beside a measurement only its noise is.
         error = abs(log(value / float(straight[threads - 1]))) * 0.5 if point is None else 0.0
-        repeats = 1 if point is None else len(point.seconds)
+        nearest = self.points[min(self.points, key=lambda one: abs(log(threads / one)))]
+        repeats = len(nearest.seconds)
         stale = any(one.is_stale for one in self.points.values()) * STALE_SPREAD
         distance = self._distance(threads)
-        half = SURE * sqrt(noise**2 / repeats + error**2 + (0.05 * distance) ** 2 + stale**2)
+        half = SURE * sqrt(noise**2 / repeats + error**2 + (BETWEEN * distance) ** 2 + stale**2)
         return Seconds(value, value * exp(-half), value * exp(half))
 
     def best(self) -> int:

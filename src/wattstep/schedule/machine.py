@@ -15,8 +15,13 @@ ACCELERATOR: Final = "accelerator"
 # What a device's file does not say; each is in `Machine.assumptions` where it was used.
 SATURATED_BY: Final = 0.5  # part of a cluster's cores that saturates its bandwidth
 LAUNCH_S: Final = 5e-6
+# A board's GPU with the maker's libraries; a phone's with OpenCL, of which the best kernels of Das et al. 2022 reach
+# 7e10 FLOP/s where the GPU has some 9e11.
+GPU_EFFICIENCY: Final = 0.35
+OPENCL_EFFICIENCY: Final = 0.08
 CORE_W: Final = 1.0
 ACCELERATOR_W: Final = 5.0
+MOST_CORES: Final = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,7 @@ class Cluster:
         bandwidth: Rate in B/s of all its cores together.
         launch_s: Time in s that starting one operation takes.
         core_w: Power in W that each busy core adds.
+        efficiency: Part of `core_flops` that convolutions and products reach; None: as assumed of CPUs.
         link: Rate in B/s of copies from and to the cores' memory; None: it is the same memory.
         copy_s: Time in s that starting such a copy takes.
     """
@@ -44,6 +50,7 @@ class Cluster:
     bandwidth: float
     launch_s: float = LAUNCH_S
     core_w: float = CORE_W
+    efficiency: float | None = None
     link: float | None = None
     copy_s: float = 0.0
 
@@ -165,6 +172,19 @@ def _cluster(
     if watts is None:
         watts = CORE_W * cpus if is_cpu else ACCELERATOR_W
         assumptions.append(f"{name}: full load adds {watts:g} W")
+    efficiency, link, copy_s = None, None, 0.0
+    launch_s = LAUNCH_S if processor.launch is None else processor.launch.value
+    if processor.link is not None:
+        link = processor.link.value
+    if not is_cpu:
+        is_phone = device.board is None
+        efficiency = OPENCL_EFFICIENCY if is_phone else GPU_EFFICIENCY
+        assumptions.append(f"{name}: convolutions and products reach {efficiency:.0%} of its peak")
+        if is_phone and link is None:
+            link, copy_s = bandwidth / 2, launch_s
+            assumptions.append(
+                f"{name}: its buffers are copied at {link:.3g} B/s, half the memory's rate, each begun in {copy_s:g} s"
+            )
     return Cluster(
         name=name,
         kind=CPU if is_cpu else ACCELERATOR,
@@ -172,9 +192,11 @@ def _cluster(
         core_flops=peak / cores,
         core_bandwidth=alone,
         bandwidth=bandwidth,
-        launch_s=LAUNCH_S if processor.launch is None else processor.launch.value,
+        launch_s=launch_s,
         core_w=watts / cpus if is_cpu else watts,
-        link=None if processor.link is None else processor.link.value,
+        efficiency=efficiency,
+        link=link,
+        copy_s=copy_s,
     )
 
 
@@ -239,27 +261,16 @@ def equal_cores(cores: int, *, flops: float = 1e10, bandwidth: float = 1e10) -> 
     )
 
 
-def find(name: str, device: Device | None = None) -> Machine:
-    """The machine of this name: "manycore", "manycore-N", "equal-N", else that of a device.
-
-    Args:
-        name: As a user writes it.
-        device: Of that name, where there is one.
+def made(name: str) -> Machine | None:
+    """The machine that is named by its number of cores, "manycore-N" or "equal-N"; None: it is no such name.
 
     Raises:
-        InvalidValueError: There is none.
+        InvalidValueError: It has more cores than a machine has.
     """
     word, _, number = name.partition("-")
-    if word in ("manycore", "equal") and (number.isdecimal() or not number):
-        count = int(number or 68)
-        if not 1 <= count <= 1024:
-            raise InvalidValueError(f"{name}: 1 to 1024 cores", id="unknown-device")
-        return manycore(count) if word == "manycore" else equal_cores(count)
-    if device is None:
-        raise InvalidValueError(f"there is no machine {name}", id="unknown-device")
-    return of_device(device)
-
-
-def names() -> Sequence[str]:
-    """Machines that are no device of `devices/`."""
-    return ("manycore-N", "equal-N")
+    if word not in ("manycore", "equal") or not (number.isdecimal() or name == "manycore"):
+        return None
+    count = int(number or 68)
+    if not 1 <= count <= MOST_CORES:
+        raise InvalidValueError(f"--on {name}: 1 to {MOST_CORES} cores", id="unknown-device")
+    return manycore(count) if word == "manycore" else equal_cores(count)

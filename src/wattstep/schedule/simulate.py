@@ -101,7 +101,7 @@ def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machin
         worker=tuple(one.worker for one in placed),
         cores=tuple(one.cores for one in placed),
         makespan_s=makespan,
-        idle_share=1 - sum(busy) / (machine.count * makespan) if makespan else 0.0,
+        idle_share=max(0.0, 1 - sum(busy) / (machine.count * makespan)) if makespan else 0.0,
         copy_s=sum(copy_s),
         switch_s=sum(switch_s),
         joules=machine.idle_w * makespan + spent,

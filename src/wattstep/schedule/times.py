@@ -108,7 +108,8 @@ class MachineTimes:
     ) -> tuple[float, float, float]:
         """Seconds, the part of them that waits for memory, the part of the memory's bandwidth that is taken."""
         place = self.machine.clusters[cluster]
-        efficiency = DENSE_EFFICIENCY if kind in DENSE else OTHER_EFFICIENCY
+        dense = DENSE_EFFICIENCY if place.efficiency is None else place.efficiency
+        efficiency = dense if kind in DENSE else OTHER_EFFICIENCY
         is_cpu = place.kind != ACCELERATOR
         serial = SERIAL.get(kind, SERIAL_OTHER) if is_cpu else 0.0
         most = max(1, -(-moved // GRAIN_BYTES), -(-flops // GRAIN_FLOPS)) if is_cpu else 1

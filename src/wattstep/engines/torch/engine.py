@@ -27,6 +27,7 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 if TYPE_CHECKING:
+    from wattstep.schedule.tasks import TaskGraph
     from wattstep.schema.operation_times import OperationTimes
     from wattstep.schema.step_graph import StepFamily
 
@@ -208,6 +209,19 @@ class TorchEngine(Engine):
         if family.capture is None:
             return family
         return replace(family, capture=_of_user(workload, family.capture))
+
+    def capture_tasks(
+        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+    ) -> TaskGraph:
+        """As `wattstep.engines.capture_tasks`."""
+        capture: Callable[..., TaskGraph] = require(
+            "wattstep.engines.torch.task_capture"
+        ).capture_tasks
+        if not isinstance(workload, ModuleSource):
+            made = require("wattstep.workloads.torch").TorchWorkload(workload)
+            return capture(made, preparation, precision=precision)
+        own = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        return _of_user(workload, capture)(own, preparation, precision=precision)
 
 
 def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:

@@ -28,8 +28,6 @@ def best_cores(costs: Costs) -> tuple[int, ...]:
             if best is None or total < best[0]:
                 best = (float(total), tuple(machine.cores(cluster))[:threads])
     assert best is not None  # a machine has CPU cores
-    if len(machine.cpus()) > 1:
-        total = sum(costs.spanning(task) for task in tasks)
-        if total < best[0]:
-            return costs.cpu_cores
+    if len(machine.cpus()) > 1 and sum(costs.spanning(task) for task in tasks) < best[0]:
+        return costs.cpu_cores
     return best[1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import Final
 
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, one_by_one
 from wattstep.schedule.policies import critical_path, global_threads, heterogeneous
-from wattstep.schedule.policies.per_kind import cores_by_look
+from wattstep.schedule.policies.per_kind import Choice, cores_by_look
 from wattstep.schedule.simulate import simulate
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import Times
@@ -29,14 +30,18 @@ def plan(graph: TaskGraph, times: Times, machine: Machine, slowdown: float = SLO
     """
     costs = Costs(graph, times, machine)
     full = machine.idle_w + sum(one.cores * one.core_w for one in machine.clusters)
-    plans = [
+    plans: list[Schedule] = [
         policy.plan(graph, times, machine)
         for policy in (global_threads, critical_path, heterogeneous)
     ]
     for worth in WORTH if graph.tasks and full > 0 else ():
-        cores = cores_by_look(costs, joule_s=worth / full)
-        plans.append(one_by_one(graph, lambda task, cores=cores: cores[costs.looks[task]]))
+        choice = cores_by_look(costs, joule_s=worth / full)
+        plans.append(one_by_one(graph, partial(_cores, costs, choice)))
     timelines = [simulate(graph, each, times, machine) for each in plans]
     most = slowdown * min(each.makespan_s for each in timelines)
     joules = [each.joules if each.makespan_s <= most else inf for each in timelines]
     return plans[joules.index(min(joules))]
+
+
+def _cores(costs: Costs, choice: Choice, task: int) -> tuple[int, ...]:
+    return choice[costs.looks[task]]

@@ -115,8 +115,7 @@ def compared(name: str, batch: int, steps: int) -> dict[str, Any]:
         for what, plan in (("order", in_order), ("shuffled", shuffled)):
             trainer, its_losses, its_weights, its_peak = trained(planned(plan))
             different = sum(
-                not torch.equal(one, other)
-                for one, other in zip(weights, its_weights, strict=True)
+                not torch.equal(one, other) for one, other in zip(weights, its_weights, strict=True)
             )
             same = losses == its_losses and not different
             row[what] = "equal" if same else f"{different} of {len(weights)} tensors differ"

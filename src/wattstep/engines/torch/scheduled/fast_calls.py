@@ -50,7 +50,7 @@ def _bindings(func: Any) -> Iterator[Callable[..., Any]]:
     if func.namespace != "aten":
         return
     name = func.overloadpacket.__name__
-    for owner in (torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase):  # type: ignore[attr-defined]
+    for owner in (torch._C._VariableFunctions, torch._C._nn, torch._C.TensorBase):
         binding = getattr(owner, name, None)
         if callable(binding):
             yield binding

@@ -23,7 +23,7 @@ ELSEWHERE: Final = -1  # the worker that takes what is left after a step
 def below_autograd() -> Iterator[None]:
     """Calls go straight to kernels: nothing is differentiated, nor are views followed."""
     with torch.no_grad():
-        guard = torch._C._AutoDispatchBelowAutograd()  # type: ignore[attr-defined]
+        guard = torch._C._AutoDispatchBelowAutograd()
         try:
             yield
         finally:
@@ -149,7 +149,7 @@ class Writer:
         self._names: dict[str, Any] = {
             "now": perf_counter_ns,
             "threads": torch.set_num_threads,
-            "gradients": torch._C._set_grad_enabled,  # type: ignore[attr-defined]
+            "gradients": torch._C._set_grad_enabled,
             "pin": pin,
             "failed": failed,
             "stop": stop,
@@ -313,7 +313,9 @@ class _Body:
     def lines(self) -> list[_Line]:
         """All statements, with variables dropped after their last use."""
         writer, captured = self._writer, self._writer._captured
-        threads, cores, phase, gradients = 0, (), "", None
+        threads, phase = 0, ""
+        cores: tuple[int, ...] = ()
+        gradients: bool | None = None
         for placed in self._own:
             task = placed.task
             for number in writer.awaited.get(task, ()):

@@ -82,11 +82,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __enter__(self) -> Recorder:
         self._layers.begin()
         super().__enter__()  # type: ignore[no-untyped-call]
-        self._readings.__enter__()
+        self._readings.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._readings.__exit__(*error)
+        self._readings.__exit__(*error)  # type: ignore[no-untyped-call]
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._layers.end()
 
@@ -184,7 +184,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = storage._cdata in self._numbers
         layout = Layout(
             storage=self._number(storage),
-            offset=tensor.storage_offset(),
+            offset=int(tensor.storage_offset()),
             shape=tuple(tensor.shape),
             strides=tuple(tensor.stride()),
             dtype=tensor.dtype,

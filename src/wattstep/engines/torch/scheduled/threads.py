@@ -51,7 +51,7 @@ class TorchThreads:
         self._traced: Program | None = None
         self._times: list[int] | None = None
         self._cells: list[Any] = [None] * self._program.cells
-        self._batch: Sequence[torch.Tensor] = ()
+        self._batch: Sequence[Any] = ()
         self._runs: list[Callable[..., None]] = []
         self._closing = False
         pinned = any(placed.cores for placed in schedule.placed)
@@ -60,6 +60,10 @@ class TorchThreads:
         self._own = 0 if pinned else 1  # workers that the caller's thread is
         self._go = [_locked() for _ in range(self._own, schedule.workers)]
         self._done = [_locked() for _ in self._go]
+        # An interruption may come anywhere in the caller's thread: what counts are these numbers of steps,
+        # and a lock only ends a wait. One that was released once too often costs a look at them.
+        self._step = 0
+        self._ended = [0] * len(self._go)
         self._crew = [
             threading.Thread(
                 target=self._work,
@@ -119,16 +123,17 @@ class TorchThreads:
         """
         self._check_batch(batch)
         self._mark = mark
-        program, times = self._program, ()
+        program, times = self._program, list[Any]()
         if self._times is not None:
-            program, times = self._traced or self._write(traced=True), (self._times,)
+            program, times = self._traced or self._write(traced=True), [self._times]
             self._traced = program
         self._batch = (*times, self._cells, *batch)
         self._runs = [each.run for each in program.workers]
         threads = torch.get_num_threads() if self._restored else 0
-        for go in self._go:
-            go.release()
         try:
+            self._step += 1
+            for go in self._go:
+                _release(go)
             if self._own:
                 with below_autograd():
                     self._runs[0](*self._batch)
@@ -159,7 +164,7 @@ class TorchThreads:
         """Ends the workers."""
         self._closing = True
         for go in self._go:
-            go.release()
+            _release(go)
         for each in self._crew:
             each.join()
 
@@ -173,28 +178,29 @@ class TorchThreads:
                 go.acquire()
                 if self._closing:
                     return
+                if self._ended[number] == self._step:
+                    continue
                 try:
                     self._runs[worker](*self._batch)
                 except BaseException as error:  # told when all have stopped
                     self._fail(worker, error)
-                done.release()
+                self._ended[number] = self._step
+                _release(done)
 
     def _wait(self) -> None:
         """Waits for all workers; an interruption makes them stop, and is raised after that."""
-        for done in self._done:
-            while True:
+        for number, done in enumerate(self._done):
+            while self._ended[number] != self._step:
                 try:
                     done.acquire()
-                    break
                 except BaseException as error:  # an interruption
                     self._fail(0, error)
 
     def _fail(self, worker: int, error: BaseException) -> None:
         """Has all workers stop where they wait next."""
         self._failures.append((worker, error))
-        for lock in self._signals:
-            with suppress(RuntimeError):  # it was not waited for
-                lock.release()
+        for lock in (*self._go, *self._signals):
+            _release(lock)
 
     def _raise(self, program: Program) -> None:
         """Raises what went wrong first, once everything is as before a step."""
@@ -287,6 +293,11 @@ def _locked() -> LockType:
     lock = allocate_lock()
     lock.acquire()
     return lock
+
+
+def _release(lock: LockType) -> None:
+    with suppress(RuntimeError):  # nobody waits for it
+        lock.release()
 
 
 def _task_of(error: BaseException, tasks: Sequence[int]) -> int:

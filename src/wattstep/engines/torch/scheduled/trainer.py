@@ -116,7 +116,8 @@ class ScheduledTrainer(TorchTrainer):
         recordings = self._recordings.setdefault(key, [])
         recordings.append(recording)
         if len(recordings) == RECORDED:
-            captured = capture(self._workload, *self._recordings.pop(key), update.optimizer)
+            first, second = self._recordings.pop(key)
+            captured = capture(self._workload, first, second, update.optimizer)
             self._executors[key] = TorchThreads(captured, self._plan(captured.graph))
         return losses
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.refusals import refused
 from tests.reports.test_never_recorded import STEP_MS, figure, made, on_terminal
+from tests.wording import assert_says
 
 from wattstep.api import compare_by
 from wattstep.insight.compare.process import process_of
@@ -78,6 +79,23 @@ def test_it_is_printed_with_ratios() -> None:
     text = on_terminal(lambda console: print_by_facet(compare_by("engine", RUNS), console))
     assert text.count("(2.00×)") >= 2
     assert "35.0 %" in text
+
+
+def test_the_published_share_of_data_movement_stands_beside_engines_and_says_whose_it_is() -> None:
+    compared = compare_by("engine", RUNS)
+    [published] = compared.document()["published"]
+    assert published["value"] == 0.91  # "almost 91% of training time", as the abstract has it
+    text = on_terminal(lambda console: print_by_facet(compared, console))
+    assert_says(text, "another device", "91 %", "GPU", "2202.10100")
+    section = compared_section([process_of(run) for run in RUNS])
+    assert section is not None
+    assert "arXiv 2202.10100" in section.tables[-1][1].notes[-1]
+
+
+def test_where_no_data_movement_is_known_nothing_published_stands_beside_it() -> None:
+    without = [replace(run, operations=()) for run in RUNS]
+    assert compare_by("engine", without).document()["published"] == []
+    assert compare_by("batch", RUNS).document()["published"] == []
 
 
 def test_one_value_and_unknown_facets_are_refused() -> None:

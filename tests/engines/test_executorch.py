@@ -130,11 +130,12 @@ def test_a_traced_step_tells_all_kernels_with_their_phases_and_changes_nothing(
             dict(zip(OPERATION_FIELDS, each, strict=True))
             for each in OPERATION.iter_unpack(window.rows)
         ]
-        assert len(rows) == len(traced.model.kernels)
+        assert len(rows) == len(traced.model.kernels) + 10  # and of each parameter its update
     words = {number: text for (_, text), number in names.items()}
     phases = [words[row["phase"]] for row in rows]
-    assert set(phases) == {"forward", "backward"}
-    assert phases == sorted(phases, reverse=True)  # forward first
+    assert list(dict.fromkeys(phases)) == ["forward", "backward", "optimizer"]
+    assert phases == sorted(phases, key=["forward", "backward", "optimizer"].index)
+    assert {words[row["kind"]] for row in rows[-10:]} == {"optimizer"}
     spans = [(row["start_ns"], row["end_ns"]) for row in rows]
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
     assert sum(end - begin for begin, end in spans) <= whole

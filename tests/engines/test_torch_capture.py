@@ -297,6 +297,26 @@ def test_an_evaluation_is_its_forward_pass_without_gradients() -> None:
     assert "feature_maps" not in peaks(graph)
 
 
+class TrainsAlone(torch.nn.Module):
+    """A network that does not evaluate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = torch.nn.Linear(6, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            raise ValueError("it only trains")
+        return self.scores(inputs)  # type: ignore[no-any-return]
+
+
+def test_an_evaluation_that_fails_says_why() -> None:
+    family = capture(Module(TrainsAlone(), (6,)), Preparation(batch_size=4), evaluated=True)
+    assert family.evaluation_at(4) is None
+    [note] = family.at(4).notes
+    assert "its evaluation could not be captured (ValueError: it only trains, in line" in note
+
+
 class Gated(torch.nn.Module):
     """A GRU in two directions over ten time steps of six values, and scores of its last."""
 

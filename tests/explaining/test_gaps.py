@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.explaining.made import MS, imported, ran_on_gpu, trained, worked
 from tests.explaining.test_processors import machine
@@ -177,18 +181,31 @@ def test_samples_tell_it_where_the_process_read_no_clock(tmp_path: Path) -> None
     assert figure.status.value == "measured"
 
 
-def _set_cpu(path: Path, cpu_ns: int) -> None:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def test_a_clock_that_was_read_now_and_then_tells_it_of_the_steps_between(tmp_path: Path) -> None:
+    path = trained(tmp_path / "run", steps=120, phases=(("forward", 20 * MS),))
+    # Three quarters of a core all the while, read at the end of each fifth step.
+    ends = pq.read_table(path / "steps.parquet")["end_ns"].to_numpy()
+    unread = np.arange(len(ends)) % 5 != 0
+    _write_clock(path, np.zeros(len(ends)), (0.75 * ends).astype(np.int64), unread)
+    figure = gaps(load(path)).figures["not_running_time"]
+    assert value(figure) == pytest.approx(0.005, rel=0.02)
+    assert "CPU clock of the process" in (figure.source or "")
 
-    file = path / "steps.parquet"
-    table = pq.read_table(file)
-    begin = np.arange(len(table), dtype=np.int64) * cpu_ns
-    for name, values in (("cpu_start_ns", begin), ("cpu_end_ns", begin + cpu_ns)):
+
+def _set_cpu(path: Path, cpu_ns: int) -> None:
+    """So much CPU time in each step, read at all begins and ends."""
+    begin = np.arange(len(pq.read_table(path / "steps.parquet")), dtype=np.int64) * cpu_ns
+    _write_clock(path, begin, begin + cpu_ns, None)
+
+
+def _write_clock(path: Path, begin: Any, end: Any, unread: Any) -> None:
+    """The CPU clock at begins and ends; where a mask says so the ends alone, and not all of them."""
+    table = pq.read_table(path / "steps.parquet")
+    never = None if unread is None else np.ones(len(table), bool)
+    for name, values, mask in (("cpu_start_ns", begin, never), ("cpu_end_ns", end, unread)):
         at = table.schema.get_field_index(name)
-        table = table.set_column(at, name, pa.array(values))
-    pq.write_table(table, file)
+        table = table.set_column(at, name, pa.array(values, type=pa.int64(), mask=mask))
+    pq.write_table(table, path / "steps.parquet")
 
 
 def test_several_threads_do_not_tell_which_of_them_waited(tmp_path: Path) -> None:

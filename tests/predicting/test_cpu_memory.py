@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.predicting.plain_arena import PlainArena
 
-from wattstep.predict.cpu.arena import Arena, chunk_size
+from wattstep.predict.cpu.arena import Arena, Chunk, chunk_size
 from wattstep.predict.cpu.memory import layouts_of, replay, takes_onednn
 from wattstep.schema.step_graph import Convolution, StepGraph
 
@@ -64,18 +64,18 @@ def test_the_smallest_hole_that_fits_is_taken() -> None:
     blocks = [arena.allocate(size) for size in (90_000, 2000, 30_000, 2000, 50_000, 2000)]
     for number in (0, 2, 4):
         arena.release(blocks[number])
-    assert arena.allocate(40_000) == blocks[4]
-    assert arena.allocate(30_000) == blocks[2]
-    assert arena.allocate(40_000) == blocks[0]
+    assert arena.allocate(40_000).address == blocks[4].address
+    assert arena.allocate(30_000).address == blocks[2].address
+    assert arena.allocate(40_000).address == blocks[0].address
 
 
 def test_room_before_an_aligned_block_is_used_by_small_ones() -> None:
     arena = Arena(NEVER_MAPPED)
     arena.allocate(24)  # 32 bytes: the next block begins at 48, not at a multiple of 64
-    aligned = arena.allocate_aligned(1000)
+    aligned = arena.allocate_aligned(1000).address
     assert (aligned + 16) % 64 == 0
     small = arena.allocate(aligned - 32 - 8)
-    assert small == 32
+    assert small.address == 32
 
 
 def graph(**changes: object) -> StepGraph:
@@ -157,6 +157,19 @@ def test_torch_gives_onednn_what_is_large(changes: dict[str, object], taken: boo
 SIZES = (8, 24, 56, 96, 176, 488, 824, 1000, 1040, 1100, 2144, 5000, 70_000, 300_000, 1_500_000)
 
 
+def assert_same(block: Chunk, number: int) -> None:
+    """Of the heap at the same address; pages of their own are below zero in both."""
+    assert max(block.address, -1) == max(number, -1)
+
+
+def allocated(quick: Arena, plain: PlainArena, size: int, *, aligned: bool) -> tuple[Chunk, int]:
+    """A block of each arena, which is the same."""
+    name = "allocate_aligned" if aligned else "allocate"
+    block, number = getattr(quick, name)(size), getattr(plain, name)(size)
+    assert_same(block, number)
+    return block, number
+
+
 @given(
     st.sampled_from([128 << 10, 1_000_000, NEVER_MAPPED]),
     st.lists(st.tuples(st.sampled_from(SIZES), st.booleans(), st.integers(0, 3)), max_size=300),
@@ -165,16 +178,13 @@ def test_blocks_are_those_of_the_plain_rules(
     threshold: int, requests: list[tuple[int, bool, int]]
 ) -> None:
     quick, plain = Arena(threshold), PlainArena(threshold)
-    held: list[int] = []
+    held: list[tuple[Chunk, int]] = []
     for size, aligned, released in requests:
-        name = "allocate_aligned" if aligned else "allocate"
-        block = getattr(plain, name)(size)
-        assert getattr(quick, name)(size) == block
-        held.append(block)
+        held.append(allocated(quick, plain, size, aligned=aligned))
         for _ in range(min(released - 1, len(held))):  # as often one less as one more
-            gone = held.pop(-1 if released == 2 else len(held) // 2)
+            gone, same = held.pop(-1 if released == 2 else len(held) // 2)
             quick.release(gone)
-            plain.release(gone)
+            plain.release(same)
         told = (quick.resident, quick.peak, quick.fresh)
         assert told == (plain.resident, plain.peak, plain.fresh)
 
@@ -182,20 +192,20 @@ def test_blocks_are_those_of_the_plain_rules(
 def test_blocks_of_a_long_training_are_those_of_the_plain_rules() -> None:
     random = Random(0)
     quick, plain = Arena(1_000_000), PlainArena(1_000_000)
-    held: list[int] = []
+    held: list[tuple[Chunk, int]] = []
     for _ in range(3000):
         if not held or random.random() < 0.52:
             size, aligned = random.choice(SIZES), random.random() < 0.6
-            name = "allocate_aligned" if aligned else "allocate"
-            held.append(getattr(plain, name)(size))
-            assert getattr(quick, name)(size) == held[-1]
+            held.append(allocated(quick, plain, size, aligned=aligned))
         else:
-            gone = held.pop(random.choice([-1, 0, random.randrange(len(held))]))
+            gone, same = held.pop(random.choice([-1, 0, random.randrange(len(held))]))
             quick.release(gone)
-            plain.release(gone)
+            plain.release(same)
     chunks = [chunk_size(size) for size in SIZES]
-    assert quick.allocate_chunks(chunks) == [plain.allocate(size) for size in SIZES]
-    quick.release_all(held)
-    for block in held:
-        plain.release(block)
+    blocks = quick.allocate_chunks(chunks)
+    for block, size in zip(blocks, SIZES, strict=True):
+        assert_same(block, plain.allocate(size))
+    quick.release_all([gone for gone, _ in held])
+    for _, same in held:
+        plain.release(same)
     assert (quick.resident, quick.peak, quick.fresh) == (plain.resident, plain.peak, plain.fresh)

@@ -37,6 +37,20 @@ def test_the_host_starts_moves_and_copies() -> None:
     assert host_seconds(step(4), device, start_s=5e-5) == 0  # of random inputs
 
 
+def test_a_network_that_plays_for_its_samples_moves_them_at_the_rate_of_the_memory() -> None:
+    device = devices.find("jetson-tx2")
+    bandwidth = device.memory.bandwidth
+    assert bandwidth is not None
+    playing = replace(known(4), flops=np.array([1e6, 0, 0, 0]))
+    rate = max(
+        each.bandwidth.value
+        for each in device.processors.values()
+        if each.kind == "cpu" and each.bandwidth
+    )
+    by_hand = 4 * IMAGE / bandwidth.value + 2 * 4 * IMAGE / rate
+    assert host_seconds(playing, device, start_s=0.0) == pytest.approx(by_hand)
+
+
 def test_a_link_takes_copies_where_memory_is_not_shared() -> None:
     device = devices.find("jetson-tx2")
     gpu = device.processors["gpu"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import hypot, inf, log
 from typing import Final
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.engine_memory import memory_amounts
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
@@ -69,13 +71,14 @@ class CpuPredictor(BatchSearch):
         self._device, self._engine = device, engine
         self.fitted = cpu_values(self.device, engine, precision)
         self._replayed: dict[int, Growth] = {}  # by batch size, below 0 of evaluations
+        self._graphs: dict[int, StepGraph] = {}  # by batch size
 
     def in_mode(self, mode: str | None) -> CpuPredictor:
         """As `Predictor.in_mode`."""
         other = CpuPredictor(
             self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
         )
-        other._replayed = self._replayed
+        other._replayed, other._graphs = self._replayed, self._graphs
         return other
 
     @property
@@ -92,7 +95,7 @@ class CpuPredictor(BatchSearch):
         """As `BatchSearch.at`."""
         self.check_batch(batch_size)
         fitted = self.fitted
-        graph = self.captured.at(batch_size)
+        graph = self._graph(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
         reach, share = dict(fitted.reach), parallel_share(fitted.device, fitted.engine)
         if self.threads > 1:
@@ -140,6 +143,8 @@ class CpuPredictor(BatchSearch):
     def timed(self, graph: StepGraph, fresh: float) -> tuple[CpuWork, CpuTime]:
         """Work and time of a step, within which the system gives so many bytes of pages."""
         fitted = self.fitted
+        if fitted.exported:  # its batches lie in memory
+            graph = replace(graph, data_known=False)
         work = work_of(graph, cache=fitted.values["step"]["cache"], threads=self.threads)
         share = parallel_share(fitted.device, fitted.engine)
         left = left_of(share.value, self.threads)
@@ -154,7 +159,9 @@ class CpuPredictor(BatchSearch):
         What steps leave in the heap is there in an evaluation, too, and while it saves; reloading is
         in a process that made steps, with a new model.
         """
-        graph, steps = self.captured.at(batch_size), self._after(batch_size)
+        if not self.fitted.of_torch:
+            return dict(self.life_of_steps(batch_size))
+        graph, steps = self._graph(batch_size), self._after(batch_size)
         held, growth = held_of(graph), self._growth(batch_size)
         evaluated = self._evaluation(batch_size)
         return {
@@ -168,7 +175,7 @@ class CpuPredictor(BatchSearch):
 
     def _after(self, batch_size: int) -> float:
         """Resident once steps were made, but for what these left in the heap."""
-        graph = self.captured.at(batch_size)
+        graph = self._graph(batch_size)
         return self._prepared(graph) + self.fitted.values["memory"]["steps"]
 
     def _evaluation(self, batch_size: int) -> Growth | None:
@@ -188,19 +195,28 @@ class CpuPredictor(BatchSearch):
     def life_of_steps(self, batch_size: int) -> dict[str, float]:
         """As `life`, of the stages that every training has."""
         floor, growth = self.fitted.floor.value, self._growth(batch_size)
+        if not self.fitted.of_torch:
+            memory = self.fitted.values["memory"]
+            amounts = memory_amounts(self._graph(batch_size), growth, exported=self.fitted.exported)
+            return {FRAMEWORK: floor, STEADY: floor + amounts.of(memory)}
         steps = self._after(batch_size)
         return {
             FRAMEWORK: floor,
-            PREPARED: self._prepared(self.captured.at(batch_size)),
+            PREPARED: self._prepared(self._graph(batch_size)),
             FIRST: steps + growth.first,
             STEADY: steps + growth.steady,
         }
+
+    def _graph(self, batch_size: int) -> StepGraph:
+        if batch_size not in self._graphs:
+            self._graphs[batch_size] = self.captured.at(batch_size)
+        return self._graphs[batch_size]
 
     def _growth(self, batch_size: int) -> Growth:
         if batch_size not in self._replayed:
             threshold = int(self.fitted.values["memory"]["threshold"])
             self._replayed[batch_size] = replay(
-                self.captured.at(batch_size), threshold=threshold, threads=self.threads
+                self._graph(batch_size), threshold=threshold, threads=self.threads
             )
         return self._replayed[batch_size]
 
@@ -215,7 +231,7 @@ class CpuPredictor(BatchSearch):
 
     def _unknown(self, graph: StepGraph) -> list[str]:
         missing = sorted(set(graph.libraries) - set(self.fitted.libraries))
-        if not missing:
+        if not missing or self.fitted.exported:
             return []
         return [
             f"memory of {', '.join(missing)} is not known on {self.device.name}: it is left out"
@@ -223,7 +239,7 @@ class CpuPredictor(BatchSearch):
 
     def _memory(self, batch_size: int) -> Memory:
         fitted, growth = self.fitted, self._growth(batch_size)
-        tensors = sum(size for _, size in lasting(self.captured.at(batch_size)))
+        tensors = sum(size for _, size in lasting(self._graph(batch_size)))
         return Memory(
             allocated=tensors + growth.allocated,
             reserved=tensors + growth.steady,

@@ -1,5 +1,8 @@
 """Time of a step's data phase on a GPU's host: a batch is drawn, prepared by the CPU's operations, and copied over.
 
+Products and convolutions in it are a network's that plays a game for its samples: the host starts them, and what
+they move is at the rate of the memory, as on the GPU.
+
 What a user's own samples take (a photograph's decoding, say) nobody can foretell: it is asked for.
 """
 
@@ -55,7 +58,8 @@ def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
             for phase, name in zip(graph.phases, graph.names, strict=True)
         ]
     )
-    moved = float((graph.read_bytes + graph.written_bytes)[mine].sum())
+    moved = graph.read_bytes + graph.written_bytes
+    plays = mine & (graph.flops > 0)
     batch = sum(
         float(size)
         for size, category in zip(graph.sizes, graph.categories, strict=True)
@@ -65,7 +69,8 @@ def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
     return (
         computed
         + float(mine.sum()) * start_s
-        + moved / _host_rate(device)
+        + float(moved[mine & ~plays].sum()) / _host_rate(device)
+        + float(moved[plays].sum()) / _memory_rate(device)
         + batch / _copy_rate(device)
     )
 
@@ -74,8 +79,12 @@ def _host_rate(device: Device) -> float:
     cpus = [each for each in device.processors.values() if each.kind == "cpu" and each.bandwidth]
     if cpus:
         return max(each.bandwidth.value for each in cpus if each.bandwidth)
-    assert device.memory.bandwidth is not None
-    return HOST_SHARE * device.memory.bandwidth.value
+    return HOST_SHARE * _memory_rate(device)
+
+
+def _memory_rate(device: Device) -> float:
+    assert device.memory.bandwidth is not None  # of every device with a GPU
+    return device.memory.bandwidth.value
 
 
 def _copy_rate(device: Device) -> float:

@@ -17,6 +17,10 @@ from wattstep.store.marks import STEP_END, STEP_START, MarkJournal
 
 CHECK_NS = 10**9  # how often the recorder is asked to look after its children
 FIRST_CHECK_NS = 10**7  # until it is known how long a step takes
+# Plain steps shorter than this read the process's CPU clock now and then: the call into the system
+# takes as long as all else of marking one together.
+CPU_EVERY_NS = 10_000_000
+NEVER = 2**63 - 1  # in ns, of a clock
 PHASES_EVERY_NS = 25_000_000  # steps shorter than this carry marks of phases only now and then
 # What a pair of layer marks costs, hooks included (measured here: 2-4 µs); events of a device beside it.
 LAYER_MARK_NS = 4_000
@@ -56,8 +60,8 @@ class PlainSteps(MarkJournal):
     __slots__ = (
         "_check_at",
         "_clock",
+        "_cpu_due",
         "_last_plain",
-        "_own_clock",
         "begin",
         "device",
         "index",
@@ -71,7 +75,7 @@ class PlainSteps(MarkJournal):
     samples: float
     _clock: Callable[[], int]
     _last_plain: int  # the steps before it are plain, and so is what follows them
-    _own_clock: bool
+    _cpu_due: int  # when the CPU clock of the process is to be read next; `NEVER`: it is not read
     _check_at: int
 
     def end(self, begun_ns: int, loss: float) -> None:
@@ -91,8 +95,9 @@ class PlainSteps(MarkJournal):
             floats[at + 2] = self.samples
             ints[at + 3] = number | 1  # STEP_START
             ints[at + 4] = now
-            if self._own_clock:
+            if now > self._cpu_due:
                 ints[at + 5] = process_time_ns()
+                self._cpu_due = now + CPU_EVERY_NS
             floats[at + 6] = loss
             ints[at + 7] = number | 2  # STEP_END
             self.at = at + 8
@@ -143,6 +148,7 @@ class StepMarker(PlainSteps):
         "_look",
         "_marked",
         "_on",
+        "_own_clock",
         "_pending",
         "_phase_every",
         "_started",
@@ -185,6 +191,7 @@ class StepMarker(PlainSteps):
         self._pending: list[tuple[int, str, Any, int]] = []  # kind, table, name or code, time in ns
         self._contiguous = False  # the last step that ended is the one before
         self._own_clock = True
+        self._cpu_due = 0
         self._phase_every = 1
         self._check_at = 0
         self._checked = (0, first_step)  # when that was last, and at which step
@@ -203,9 +210,11 @@ class StepMarker(PlainSteps):
 
         Args:
             windows: The tracing windows of the recording.
-            own_clock: True if the CPU time of the process is read at each step.
+            own_clock: True if the CPU time of the process is read: at each step, of short ones
+                every `CPU_EVERY_NS`.
         """
         self._windows, self._own_clock = windows, own_clock
+        self._cpu_due = 0 if own_clock else NEVER
         self._on = True
 
     def stop(self) -> None:

@@ -226,7 +226,7 @@ class Series:
         """CPU time in s of the training process and its children, and where it was read."""
         for channel in self.with_role("process_cpu_time"):
             return self.curve(channel), channel.source
-        own, source = self._own_clock(), "the process's own CPU clock, read at every step"
+        own, source = self._own_clock(), "the process's own CPU clock, read at steps"
         for channel in self.with_role("process_cpu_time_coarse"):
             if own is None:
                 own, source = self.curve(channel), channel.source

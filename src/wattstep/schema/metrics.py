@@ -374,6 +374,12 @@ _METRICS: Final = {
         label="Correction residual",
         meaning="What the correction for tracing leaves unexplained of a step",
     ),
+    "operations_share": Metric(
+        label="Operations of a step",
+        meaning="Share of a step that its traced operations add up to; the rest has rows by name",
+        unit="ratio",
+        computed="wattstep.run.operations_share:operations_share",
+    ),
     "sustained": Metric(label="Sustained", meaning="The first minute of training against the last"),
     "thermal_time_constant": Metric(
         label="Thermal time constant",

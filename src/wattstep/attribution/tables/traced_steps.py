@@ -77,6 +77,11 @@ class TracedSteps(TracedWindows):
         return self.instruments.tracer
 
     @property
+    def traced_by(self) -> str:
+        """Source of the times of operations: our tracer's, or that of an imported trace."""
+        return self._traced_by if self.steps.only_traced else self.tracer
+
+    @property
     def _traced_by(self) -> str:
         return self._tables.imported.traced_by
 
@@ -238,7 +243,7 @@ class TracedSteps(TracedWindows):
             self.clean,
             self.step_time,
             self._tables.imported,
-            self._traced_by if self.steps.only_traced else self.tracer,
+            self.traced_by,
             self.rows,
             self.compensated,
             lambda: self._labels.alike,
@@ -404,7 +409,7 @@ class TracedSteps(TracedWindows):
             end_ns=rows.end_ns[at],
             seconds=seconds,
             tracer_s=inside * compensated.correction.cost_s[compensated.phase[at]],
-            source=self._traced_by if self.steps.only_traced else self.tracer,
+            source=self.traced_by,
         )
 
     # --- below the sampling interval ----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Operations of a step on ExecuTorch, from the events that its runtime keeps (ETDump)."""
+"""Operations of a step on ExecuTorch: the events that its runtime keeps (ETDump), and our updates after them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from wattstep.schema.tracer import Code
 
 _STEP: Final = "Method::execute"
 _KERNEL: Final = "native_call_"
+UPDATE: Final = "numpy::update"  # of one parameter, outside of the program
+OPTIMIZER: Final = "optimizer"  # its kind and its phase
 
 
 class ExecuTorchTracer(MarkedTracer):
@@ -78,10 +80,15 @@ class ExecuTorchTracer(MarkedTracer):
                 f"{len(self._program.kernels)}",
                 id="no-events",
             )
-        return [
+        kernels = [
             Operation(
                 kernel["name"], int(events.start_ns[i]) + offset, int(events.end_ns[i]) + offset,
                 phase=kernel["phase"], shapes=shapes_text(kernel["shapes"]), flops=kernel["flops"],
             )
             for i, kernel in zip(calls, self._program.kernels, strict=True)
         ]  # fmt: skip
+        updates = [
+            Operation(UPDATE, begin, end, kind=OPTIMIZER, phase=OPTIMIZER, shapes=shapes_text([list(shape)]))
+            for shape, begin, end in self._program.updates
+        ]  # fmt: skip
+        return [*kernels, *updates]

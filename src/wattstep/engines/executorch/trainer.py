@@ -36,6 +36,7 @@ class Program:
     Attributes:
         kernels: What each kernel call is, in order.
         called: When the last step was called and when it returned, in ns.
+        updates: Of each parameter its shape, and when its update in that step began and ended, in ns.
     """
 
     def __init__(self, folder: ExportedFolder) -> None:
@@ -44,6 +45,7 @@ class Program:
             folder.file(KERNELS).read_text(encoding="utf-8")
         )
         self.called = (0, 0)
+        self.updates: list[tuple[tuple[int, ...], int, int]] = []
         self._events: bool | None = None
         self._load(events=False)
 
@@ -122,6 +124,8 @@ class ExecuTorchTrainer(ExportedTrainer):
         mark("optimizer")
         self._updates += 1
         scalars = self._update.scalars(self._updates)
+        updates = []
+        begin = time.perf_counter_ns()
         for full, gradient, weight in zip(self._program.names, gradients, weights, strict=True):
             name = full.removeprefix(PREFIX)
             if name not in self._states:
@@ -130,6 +134,10 @@ class ExecuTorchTrainer(ExportedTrainer):
                 weight, gradient, self._states[name], self._decay[name], scalars, np.sqrt
             )
             self._values[name] = weight
+            end = time.perf_counter_ns()
+            updates.append((weight.shape, begin, end))
+            begin = end
+        self._program.updates = updates
         return loss
 
     def weights(self) -> dict[str, Array]:

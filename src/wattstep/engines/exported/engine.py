@@ -169,6 +169,17 @@ class ExportedEngine(Engine):
         preparation: Preparation,
         threads: int | None,
     ) -> ExportedTrainer:
+        return self.open(self.open_folder(place, workload, preparation), threads)
+
+    def open_folder(
+        self, place: Path, workload: Specification, preparation: Preparation
+    ) -> ExportedFolder:
+        """The folder of an exported training, which is the one that is asked for.
+
+        Raises:
+            InvalidValueError: It is of another engine, workload or batch size, or no such folder.
+            DamagedRunError: A file is missing, cut off or changed.
+        """
         folder = ExportedFolder(place)
         training = folder.training
         wanted = {
@@ -181,7 +192,7 @@ class ExportedEngine(Engine):
                 raise InvalidValueError(
                     f"{place} was exported with {what} {is_}, not {asked}", id="other-export"
                 )
-        return self.open(folder, threads)
+        return folder
 
     def export(
         self,

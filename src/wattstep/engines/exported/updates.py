@@ -58,6 +58,14 @@ class Update:
             "sgd": momentum, "rmsprop": ("square", *mean, *momentum),
         }.get(name, ("mean", "square"))  # fmt: skip
 
+    @property
+    def betas(self) -> tuple[float, float] | None:
+        """What of Adam's moments stays from step to step; None of optimizers without such."""
+        if not self._adapts:
+            return None
+        first, second = self._of["betas"]
+        return float(first), float(second)
+
     def scalars(self, step: int) -> dict[str, float]:
         """Numbers that change from step to step (1, 2, ...), by name; none where all stay as they are.
 

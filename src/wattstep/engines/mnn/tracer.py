@@ -25,7 +25,7 @@ UNKNOWN: Final = GraphOperation(phase="", type="")
 
 
 class MnnTracer(MarkedTracer):
-    """As `MarkedTracer`. What runs, and in which order, is the same in each step: it is read once.
+    """As `MarkedTracer`. What runs is the same in each step: it is read once, apart from the steps.
 
     Args:
         code: As of `MarkedTracer`.
@@ -36,17 +36,25 @@ class MnnTracer(MarkedTracer):
         super().__init__(code)
         self._training = training
         self._times: list[int] = []
-        self._told: list[tuple[str, str, float, str]] = []
+        self._learned: MnnTrainer | None = None  # whose operations these are
         self._kinds: list[Operation] = []
 
     def open(self) -> None:
         """As `MarkedTracer.open`."""
-        self._times.clear()
-        self._told.clear()
-        learning = not self._kinds
         trainer = self._training()
         assert trainer is not None  # without a training nothing is traced
-        trainer.calls = (self._learn if learning else self._begin, self._end)
+        if trainer is not self._learned:
+            told: list[tuple[str, str, float, str]] = []
+
+            def learn(tensors: Any, info: Any) -> bool:
+                shapes = shapes_text([tensor.getShape() for tensor in tensors])
+                told.append((info.getName(), info.getType(), info.getFlops(), shapes))
+                return False
+
+            trainer.call_without_running(learn)  # asking within a step would make it another step
+            self._learned, self._kinds = trainer, describe(told, trainer.graph)
+        self._times.clear()
+        trainer.calls = (self._stamp, self._stamp)
 
     def close(self) -> None:
         """As `MarkedTracer.close`."""
@@ -57,28 +65,14 @@ class MnnTracer(MarkedTracer):
         """As `MarkedTracer.stamp`: MNN has no clock of its own here."""
         return time.perf_counter_ns()
 
-    def _learn(self, tensors: Any, info: Any) -> bool:
-        shapes = shapes_text([tensor.getShape() for tensor in tensors])
-        self._told.append((info.getName(), info.getType(), info.getFlops(), shapes))
-        self._times.append(time.perf_counter_ns())
-        return True
-
-    def _begin(self, tensors: Any, info: Any) -> bool:
-        self._times.append(time.perf_counter_ns())
-        return True
-
-    def _end(self, tensors: Any, info: Any) -> bool:
+    def _stamp(self, tensors: Any, info: Any) -> bool:
         self._times.append(time.perf_counter_ns())
         return True
 
     def operations(self) -> Sequence[Operation]:
         """As `MarkedTracer.operations`."""
         begins, ends = self._times[::2], self._times[1::2]
-        trainer = self._training()
-        if self._told and trainer is not None:
-            self._kinds = describe(self._told, trainer.graph)
-        if len(self._kinds) != len(ends):  # another training, which begins anew
-            self._kinds = []
+        if len(self._kinds) != len(ends):  # a step that was cut off
             return []
         thread = threading.get_ident()
         for each, begin, end in zip(self._kinds, begins, ends, strict=True):

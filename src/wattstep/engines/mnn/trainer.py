@@ -102,7 +102,11 @@ class MnnTrainer(ExportedTrainer):
                 kept[name] = np.array(tensors[0].getData(), np.float32).reshape(trainable[name])
             return False
 
-        self._interpreter.runSessionWithCallBackInfo(
-            self._session, keep, lambda tensors, info: True
-        )
+        self.call_without_running(keep)
         return kept
+
+    def call_without_running(self, begin: Call) -> None:
+        """Calls with each operation in turn; none runs, where that says no."""
+        self._interpreter.runSessionWithCallBackInfo(
+            self._session, begin, lambda tensors, info: True
+        )

@@ -73,6 +73,9 @@ TRUNCATED: Final = "_no_grad_trunc_normal_"  # of torch.nn.init
 LSTM: Final = "mkldnn_rnn_layer.default"
 GATES: Final = {"LSTM": 4, "GRU": 3}
 RUN: Final = "what its operations do depends on values ({error}): it was run to see them"
+NO_EVALUATION: Final = (
+    "its evaluation could not be captured ({error}): what one takes of memory is not known"
+)
 SHAPES, BATCH, WHOLE = "shapes", "values of the batch", "a step that runs"  # what a capture takes
 OF_BATCH: Final = (
     "which operations it has depends on values of its batch ({error}): they are those of one batch, and others "
@@ -304,12 +307,12 @@ def _captured_as_it_can(
     gc.collect()  # what the error held of fake tensors, which would be taken for the training's
     try:
         graph = taken(fake=True, valued=True)
-        return replace(graph, notes=(OF_BATCH.format(error=line),)), BATCH
+        return replace(graph, notes=(OF_BATCH.format(error=line), *graph.notes)), BATCH
     except NEEDS_VALUES:  # of more than its batch
         pass
     gc.collect()
     graph = taken(fake=False)
-    return replace(graph, notes=(RUN.format(error=line),)), WHOLE
+    return replace(graph, notes=(RUN.format(error=line), *graph.notes)), WHOLE
 
 
 def capture(
@@ -357,7 +360,7 @@ def _family(
         note = (
             f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
         )
-        family = StepFamily(small=replace(small, notes=(note,)), large=large)
+        family = StepFamily(small=replace(small, notes=(note, *small.notes[1:])), large=large)
         if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
                 f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
@@ -450,10 +453,12 @@ def _captured(
             graph = replace(graph, data_known=trainer.data is not None)
             del taking, losses
             if evaluated:
+                evaluation, failure = _evaluation(trainer, preparation, before, there, valued)
                 graph = replace(
                     graph,
-                    evaluation=_evaluation(trainer, preparation, before, there, valued),
+                    evaluation=evaluation,
                     evaluation_batch=getattr(trainer.training, "evaluation_batch", None),
+                    notes=(*graph.notes, *failure),
                 )
             del trainer
     return graph
@@ -461,13 +466,13 @@ def _captured(
 
 def _evaluation(
     trainer: TorchTrainer, preparation: Preparation, before: int, there: Tensors, valued: bool
-) -> StepGraph | None:
-    """The forward pass of an evaluation with the training's batch; None where there is none, or it fails.
+) -> tuple[StepGraph | None, tuple[str, ...]]:
+    """The forward pass of an evaluation with the training's batch, None where there is none, and why it fails.
 
     Of several updates none is it: a game is played, or two networks take turns.
     """
     if len(trainer.updates) > 1:
-        return None
+        return None, ()
     [update] = trainer.updates
     taking = StepCapture(
         trainer.model, [update.optimizer], before=before, there=there, valued=valued
@@ -477,10 +482,12 @@ def _evaluation(
             batch = update.next_batch(lambda name: nullcontext())
             taking.phase("forward")
             loss = update.loss(batch)
-    except Exception:  # of a network that does something else then, which nobody can foretell
-        return None
+    except (
+        Exception
+    ) as error:  # of a network that does something else then, which nobody can foretell
+        return None, (NO_EVALUATION.format(error=_line(error)),)
     del batch, loss
-    return taking.graph(preparation.batch_size, trainer.model)
+    return taking.graph(preparation.batch_size, trainer.model), ()
 
 
 class _Marks:

@@ -21,6 +21,40 @@ MOVEMENT: Final = "data movement"  # kind of operation, and name of its share of
 
 
 @dataclass(frozen=True, kw_only=True)
+class PublishedMovement:
+    """Share of data movement that somebody else published.
+
+    Attributes:
+        value: Of the time of training.
+        of: What trained there.
+        source: Who measured it, and where that stands.
+    """
+
+    value: float
+    of: str
+    source: str
+
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        return (
+            f"Published, of another device: data movement takes almost {100 * self.value:.0f} % of training "
+            f"{self.of} ({self.source})."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"what": MOVEMENT, "value": self.value, "unit": "ratio", "of": self.of, "source": self.source}  # fmt: skip
+
+
+DAS: Final = PublishedMovement(
+    value=0.91,
+    of="with MNN and OpenCL on a phone's GPU, to which the host copies (Snapdragon 8 series)",
+    source="Das, Kwon, Chauhan, Mascolo 2022, arXiv 2202.10100, abstract",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FacetCell:
     """Runs of one value of the facet.
 
@@ -58,11 +92,19 @@ class ByFacet:
     values: tuple[str, ...]
     rows: tuple[tuple[str, Mapping[str, FacetCell]], ...]
 
+    @property
+    def published(self) -> tuple[PublishedMovement, ...]:
+        """What others published of engines, where a share of data movement here can stand beside it."""
+        shares = [cell.figures[MOVEMENT] for _, cells in self.rows for cell in cells.values()]
+        known = self.facet == "engine" and any(not share.missing for share in shares)
+        return (DAS,) if known else ()
+
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
             "by": self.facet,
             "values": list(self.values),
+            "published": [each.document() for each in self.published],
             "rows": [
                 {
                     "configuration": words,

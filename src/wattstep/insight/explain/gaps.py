@@ -13,6 +13,7 @@ from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER, device_tables
 from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Section, Table
+from wattstep.recorded.steps import Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
@@ -30,6 +31,7 @@ WAITS: Final = (DATA, GAME, EVALUATION)  # where the training may rest of its ow
 _OF_PHASE: Final = {"data": DATA, "game": GAME, "optimizer": OPTIMIZER, "evaluation": EVALUATION}
 OF_OPTIMIZER: Final = "Optimizer."
 INTERVALS: Final = 2  # of the sampler: the CPU time of what is shorter cannot be determined
+MOSTLY_STEPS: Final = 0.9  # of the time between two readings of the CPU clock
 NO_GC: Final = (
     "Garbage collection and the interpreter's lock leave no mark in a trace: what they take is in "
     "the code where they struck."
@@ -166,13 +168,36 @@ def not_running_time(run: Run) -> Figure:
         return missing(
             "s", "CPU time shows when a training did not run only where it has one thread"
         )
-    begin, end = run.tables.cpu_ns()
-    cpu_s = (end - begin)[clean] * 1e-9
-    if not len(clean) or not np.isfinite(cpu_s).all():
+    waited = (steps.seconds - _cpu_of_steps(steps, *run.tables.cpu_ns()))[clean]
+    waited = np.maximum(waited[np.isfinite(waited)], 0.0)
+    if len(waited) <= len(clean) / 2:
         return _from_samples(run)
-    waited = np.maximum(steps.seconds[clean] - cpu_s, 0.0)
     figure = mean_figure(waited, "s", "monotonic clock, CPU clock of the process", Status.MEASURED)
     return replace(figure, method=f"step time less CPU time of the process; {figure.method}")
+
+
+def _cpu_of_steps(steps: Steps, begin_ns: FloatArray, end_ns: FloatArray) -> FloatArray:
+    """CPU time in s of each step, from a clock that was read at some of their begins and ends.
+
+    What it shows between two readings belongs to the steps there by their time; NaN where more than
+    steps lies between them.
+    """
+    at_s = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel() * 1e-9
+    cpu_s = np.stack([begin_ns, end_ns], axis=1).ravel() * 1e-9
+    ends_s = np.cumsum(steps.seconds)
+    in_steps_s = np.stack([ends_s - steps.seconds, ends_s], axis=1).ravel()
+    read = np.flatnonzero(np.isfinite(cpu_s))
+    if len(read) < 2:
+        return np.full(len(ends_s), np.nan)
+    between_s = np.diff(at_s[read])
+    within = (between_s > 0) & (np.diff(in_steps_s[read]) >= MOSTLY_STEPS * between_s)
+    share = np.full(len(between_s), np.nan)
+    np.divide(np.diff(cpu_s[read]), between_s, out=share, where=within)
+    share = np.concatenate([[np.nan], share, [np.nan]])  # before the first reading, after the last
+    cpu_of_steps: FloatArray = (
+        steps.seconds * share[np.searchsorted(read, 2 * np.arange(len(ends_s)), side="right")]
+    )
+    return cpu_of_steps
 
 
 def _from_samples(run: Run) -> Figure:

@@ -12,7 +12,7 @@ to the system once there is twice the threshold of it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -28,6 +28,7 @@ FAST: Final = 128  # largest chunk of fast bins
 SMALL: Final = 1024  # from here on bins hold chunks of several sizes
 MERGES: Final = 64 * 1024  # a free chunk of this size has fast bins merged and the heap shrink
 MOST_THRESHOLD: Final = 32 << 20
+NONE: Final = 1 << 62  # larger than any chunk
 ALIGNMENT: Final = 64  # of torch's tensors
 
 
@@ -50,10 +51,31 @@ def _bin(size: int) -> int:
     return 126
 
 
+class Chunk:
+    """A piece of the heap, or pages of their own.
+
+    Attributes:
+        address: Where it begins; below zero: pages of their own.
+        size: Bytes of it.
+        before: The chunk that ends where this one begins.
+        after: The one that begins where this one ends; None: the top.
+        place: Where it is as a free and merged one, `UNSORTED` or the group of its size; None: it is none.
+    """
+
+    __slots__ = ("address", "after", "before", "place", "size")
+
+    address: int
+    size: int
+    before: Chunk | None
+    after: Chunk | None
+    place: list[Chunk] | None
+
+
+UNSORTED: Final[list[Chunk]] = []  # stands for a place, and stays empty
+
+
 class Arena:
     """An arena without chunks, and pages beside it.
-
-    A block is the number that `allocate` gave; those with pages of their own are below zero.
 
     Args:
         threshold: Bytes from which on a request gets pages of its own.
@@ -63,35 +85,34 @@ class Arena:
         fresh: Bytes of pages that the system gave since it was last set: it fills each with zeros.
     """
 
+    # Written for few steps of the interpreter: a replay makes tens of thousands of calls.
+
     def __init__(self, threshold: int) -> None:
         self.peak = self.fresh = 0
         self._threshold, self._trim_from = threshold, 2 * threshold
-        self._size: dict[int, int] = {}
-        self._before: dict[int, int] = {}  # the chunk that ends where this one begins
         self._top = self._end = self._touched = 0
-        self._last: int | None = None  # the chunk before the top
-        self._pages: dict[int, int] = {}
+        self._last: Chunk | None = None  # the chunk before the top
         self._mapped = 0
-        self._kept: list[list[int]] = [[] for _ in range(KEPT // 16 + 1)]  # by size over 16
-        self._fast: dict[int, list[int]] = {size: [] for size in range(LEAST, FAST + 1, 16)}
+        self._kept: list[list[Chunk]] = [[] for _ in range(KEPT // 16 + 1)]  # by size over 16
+        self._fast: dict[int, list[Chunk]] = {size: [] for size in range(LEAST, FAST + 1, 16)}
         self._fast_count = 0
-        self._unsorted: OrderedDict[int, None] = OrderedDict()
-        # Merged free chunks: the size of the bin, or 0 while they are in `_unsorted`.
-        self._free: dict[int, int] = {}
-        self._bins: dict[int, list[int]] = {}
+        # Free and merged chunks in the order in which they were freed. Those whose place is another
+        # one have become a part of others since.
+        self._unsorted: deque[Chunk] = deque()
+        self._bins: dict[int, list[Chunk]] = {}  # of which some may be empty
         self._sizes: list[int] = []  # of `_bins`, sorted
-        self._remainder: int | None = None
+        self._remainder = -1  # address of what the last small request left
 
     @property
     def resident(self) -> int:
         """Bytes that are resident: what was ever touched of the heap, and pages beside it."""
         return self._mapped + self._touched
 
-    def allocate(self, size: int) -> int:
+    def allocate(self, size: int) -> Chunk:
         """A block for so many bytes, as malloc gives it."""
         return self.allocate_chunks((chunk_size(size),))[0]
 
-    def allocate_chunks(self, sizes: Iterable[int]) -> list[int]:
+    def allocate_chunks(self, sizes: Iterable[int]) -> list[Chunk]:
         """Blocks one after the other, each of a chunk of this size (as of `chunk_size`)."""
         kept, blocks = self._kept, []
         for size in sizes:
@@ -99,64 +120,60 @@ class Arena:
             blocks.append(same_size.pop() if same_size else self._take(size))
         return blocks
 
-    def allocate_aligned(self, size: int) -> int:
+    def allocate_aligned(self, size: int) -> Chunk:
         """A block at a multiple of `ALIGNMENT`, as posix_memalign gives it: what is before and behind is freed."""
         need = chunk_size(size)
         block = self._take(need + ALIGNMENT + LEAST)
-        if block < 0:
+        if block.address < 0:
             return block
-        beyond = (block + HEADER) % ALIGNMENT
+        beyond = (block.address + HEADER) % ALIGNMENT
         if beyond:
             front = ALIGNMENT - beyond
             if front < LEAST:
                 front += ALIGNMENT
             aligned = self._split(block, front)
-            self._keep(block, front)
+            self._keep(block)
             block = aligned
-        left = self._size[block] - need
-        if left > LEAST:
-            self._keep(self._split(block, need), left)
+        if block.size - need > LEAST:
+            self._keep(self._split(block, need))
         return block
 
-    def release(self, block: int) -> None:
+    def release(self, block: Chunk) -> None:
         """Frees a block."""
-        if block < 0:
-            self._unmap(block)
-            return
-        size = self._size[block]
-        if size <= KEPT:
-            same_size = self._kept[size >> 4]
-            if len(same_size) < KEPT_EACH:
-                same_size.append(block)
-                return
-            if size <= FAST:
-                self._fast[size].append(block)
-                self._fast_count += 1
-                return
-        if self._merge(block) >= MERGES:
-            if self._fast_count:
-                self._merge_fast()
-            if self._end - self._top >= self._trim_from:
-                self._end -= (self._end - self._top - LEAST - 1 - PAD) // PAGE * PAGE
-                self._touched = min(self._touched, self._end)
+        self.release_all((block,))
 
-    def release_all(self, blocks: Iterable[int]) -> None:
+    def release_all(self, blocks: Iterable[Chunk]) -> None:
         """Frees blocks one after the other."""
-        sizes, kept = self._size, self._kept
+        kept = self._kept
         for block in blocks:
-            size = sizes.get(block, MERGES)  # pages of their own have none
-            if size <= KEPT and len(kept[size >> 4]) < KEPT_EACH:
-                kept[size >> 4].append(block)
-            else:
-                self.release(block)
+            size = block.size
+            if size <= KEPT:
+                same_size = kept[size >> 4]
+                if len(same_size) < KEPT_EACH:
+                    same_size.append(block)
+                    continue
+                if size <= FAST:
+                    self._fast[size].append(block)
+                    self._fast_count += 1
+                    continue
+            elif block.address < 0:
+                self._unmap(size)
+                continue
+            if self._merge(block) >= MERGES:
+                if self._fast_count:
+                    self._merge_fast()
+                if self._end - self._top >= self._trim_from:
+                    self._end -= (self._end - self._top - LEAST - 1 - PAD) // PAGE * PAGE
+                    self._touched = min(self._touched, self._end)
 
     # --- taking ------------------------------------------------------------------------------
 
-    def _take(self, need: int) -> int:
+    def _take(self, need: int) -> Chunk:
         if need < SMALL:
-            fast = self._fast.get(need)
-            if fast:
-                return self._hand_out(fast, need, fast=True)
+            if need <= FAST:
+                fast = self._fast[need]
+                if fast:
+                    return self._hand_out(fast, need, fast=True)
             group = self._bins.get(need)
             if group:
                 return self._hand_out(group, need, fast=False)
@@ -177,110 +194,116 @@ class Arena:
         self._end += -(-missing // PAGE) * PAGE
         return self._of_top(need)
 
-    def _hand_out(self, group: list[int], size: int, *, fast: bool) -> int:
+    def _hand_out(self, group: list[Chunk], size: int, *, fast: bool) -> Chunk:
         """One of a group; others of it are kept by size, as long as there is room."""
-        same_size = self._kept[size >> 4] if size <= KEPT else []
-        block, first = -1, True
-        while group and (first or len(same_size) < KEPT_EACH):
-            each = group.pop() if fast else group.pop(0)
-            if fast:
-                self._fast_count -= 1
-            else:
-                del self._free[each]
-            if first:
-                block, first = each, False
-            else:
+        block = group.pop() if fast else group.pop(0)
+        block.place = None
+        if fast:
+            self._fast_count -= 1
+        if size <= KEPT:
+            same_size = self._kept[size >> 4]
+            while group and len(same_size) < KEPT_EACH:
+                each = group.pop() if fast else group.pop(0)
+                each.place = None
+                if fast:
+                    self._fast_count -= 1
                 same_size.append(each)
-        if not fast and not group:
-            self._forget_size(size)
         return block
 
-    def _of_free(self, need: int) -> int | None:
+    def _of_free(self, need: int) -> Chunk | None:
         """A chunk of just this size among those freed since, or the smallest free one that fits, split.
 
         The others of those freed since go to their bins. The last does only where it is not itself the
         smallest that fits: of what one request left the next one is served.
         """
-        unsorted, sizes, free, ordered = self._unsorted, self._size, self._free, self._sizes
+        unsorted, bins, ordered = self._unsorted, self._bins, self._sizes
         fits = False
         while unsorted:
-            block, _ = unsorted.popitem(last=False)
-            size = sizes[block]
+            block = unsorted.popleft()
+            if block.place is not UNSORTED:
+                continue
+            size = block.size
             if size == need:
-                del free[block]
-                if size > KEPT or len(self._kept[size >> 4]) >= KEPT_EACH:
+                block.place = None
+                if size > KEPT:
                     return block
-                self._kept[size >> 4].append(block)
+                same_size = self._kept[size >> 4]
+                if len(same_size) >= KEPT_EACH:
+                    return block
+                same_size.append(block)
                 fits = True
                 continue
-            if size > need and not unsorted:
-                if fits:
-                    chosen = need < SMALL and block == self._remainder and size > need + LEAST
-                else:
-                    place = bisect_left(ordered, need)
-                    chosen = place == len(ordered) or size < ordered[place]
-                    chosen = chosen or (
-                        need < SMALL and block == self._remainder and size > need + LEAST
+            if size > need:
+                while unsorted and unsorted[0].place is not UNSORTED:
+                    unsorted.popleft()
+                if not unsorted:
+                    remains = (
+                        need < SMALL and block.address == self._remainder and size > need + LEAST
                     )
-                if chosen:
-                    return self._cut(block, size, need)
-            group = self._bins.get(size)
-            if group:
-                group.append(block)
-            else:
-                self._bins[size] = [block]
+                    if remains or (not fits and size < self._smallest(need)):
+                        return self._cut(block, need)
+            group = bins.get(size)
+            if group is None:
+                bins[size] = group = []
                 insort(ordered, size)
-            free[block] = size
+            group.append(block)
+            block.place = group
         if fits:
             return self._kept[need >> 4].pop()
-        place = bisect_left(ordered, need)
-        if place == len(ordered):
+        size = self._smallest(need)
+        if size == NONE:
             return None
-        size = ordered[place]
-        group = self._bins[size]
+        group = bins[size]
         if len(group) == 1:
             block = group.pop()
-            del ordered[place]
         elif size < SMALL:
             block = group.pop(0)
         else:  # of several the one that is found first
             block = group.pop(-1 if need >= SMALL and _bin(size) == _bin(need) else 1)
-        return self._cut(block, size, need)
+        return self._cut(block, need)
 
-    def _cut(self, block: int, size: int, need: int) -> int:
+    def _smallest(self, need: int) -> int:
+        """The smallest size in bins that fits; `NONE`: there is none."""
+        ordered, bins = self._sizes, self._bins
+        place = bisect_left(ordered, need)
+        while place < len(ordered):
+            size = ordered[place]
+            if bins[size]:
+                return size
+            del ordered[place], bins[size]
+        return NONE
+
+    def _cut(self, block: Chunk, need: int) -> Chunk:
         """Takes a free chunk, and leaves what is more than was asked for, where that is enough for a chunk."""
-        del self._free[block]
-        if size - need >= LEAST:
-            # Not at the top: free chunks there are a part of it.
-            rest = block + need
-            self._size[block], self._size[rest] = need, size - need
-            self._before[rest], self._before[block + size] = block, rest
-            self._free[rest] = 0
-            self._unsorted[rest] = None
+        block.place = None
+        if block.size - need >= LEAST:
+            rest = self._split(block, need)
+            rest.place = UNSORTED
+            self._unsorted.append(rest)
             if need < SMALL:
-                self._remainder = rest
+                self._remainder = rest.address
         return block
 
-    def _of_top(self, need: int) -> int:
-        block = self._top
-        self._size[block] = need
+    def _of_top(self, need: int) -> Chunk:
+        block = Chunk()
+        block.address, block.size, block.before, block.after, block.place = (
+            self._top, need, self._last, None, None,
+        )  # fmt: skip
         if self._last is not None:
-            self._before[block] = self._last
-        self._top, self._last = block + need, block
+            self._last.after = block
+        self._last = block
+        self._top += need
         if self._top > self._touched:
             self.fresh += self._top - self._touched
             self._touched = self._top
             self._note()
         return block
 
-    def _map(self, need: int) -> int:
-        size = -(-(need + 8) // PAGE) * PAGE
-        block = -1 - len(self._pages)
-        while block in self._pages:
-            block -= 1
-        self._pages[block] = size
-        self._mapped += size
-        self.fresh += size
+    def _map(self, need: int) -> Chunk:
+        block = Chunk()
+        block.address, block.size = -1, -(-(need + 8) // PAGE) * PAGE
+        self._mapped += block.size
+        self.fresh += block.size
         self._note()
         return block
 
@@ -289,88 +312,74 @@ class Arena:
 
     # --- giving back -------------------------------------------------------------------------
 
-    def _keep(self, block: int, size: int) -> None:
+    def _keep(self, block: Chunk) -> None:
         """Frees a chunk of a few dozen bytes."""
-        same_size = self._kept[size >> 4]
+        same_size = self._kept[block.size >> 4]
         if len(same_size) < KEPT_EACH:
             same_size.append(block)
         else:
-            self._fast[size].append(block)
+            self._fast[block.size].append(block)
             self._fast_count += 1
 
-    def _unmap(self, block: int) -> None:
-        size = self._pages.pop(block)
+    def _unmap(self, size: int) -> None:
         self._mapped -= size
         if self._threshold < size <= MOST_THRESHOLD:
             self._threshold, self._trim_from = size, 2 * size
 
     def _merge_fast(self) -> None:
         self._fast_count = 0
+        merge = self._merge
         for blocks in self._fast.values():
             while blocks:
-                self._merge(blocks.pop())
+                merge(blocks.pop())
 
-    def _merge(self, block: int) -> int:
+    def _merge(self, block: Chunk) -> int:
         """A chunk is free, and one with its free neighbours. Returns its size."""
-        # The innermost function of a replay: what `_unlink` does stands in it.
-        sizes, before, free, unsorted = self._size, self._before, self._free, self._unsorted
-        size = sizes[block]
-        after = block + size
-        ahead = before.get(block)
-        if ahead is not None and ahead in free:
-            if free[ahead]:
-                self._unlink(ahead)
-            else:
-                del free[ahead], unsorted[ahead]
-            del before[block], sizes[block]
-            block = ahead
-            size = after - block
-            if after != self._top:
-                before[after] = block
-            sizes[block] = size
-        if after == self._top:
-            self._top, self._last = block, before.pop(block, None)
-            del sizes[block]
+        before = block.before
+        if before is not None:
+            place = before.place
+            if place is not None:
+                if place is not UNSORTED:
+                    place.remove(before)
+                before.place = None
+                block.address = before.address
+                block.size += before.size
+                before = block.before = before.before
+                if before is not None:
+                    before.after = block
+        after = block.after
+        if after is None:
+            self._top, self._last = block.address, before
+            if before is not None:
+                before.after = None
             return self._end - self._top
-        if after in free:
-            if free[after]:
-                self._unlink(after)
-            else:
-                del free[after], unsorted[after]
-            del before[after]
-            end = after + sizes.pop(after)
-            size = end - block
-            sizes[block] = size
-            if end == self._top:
+        place = after.place
+        if place is not None:
+            if place is not UNSORTED:
+                place.remove(after)
+            after.place = None
+            block.size += after.size
+            after = block.after = after.after
+            if after is None:
                 self._last = block
             else:
-                before[end] = block
-        free[block] = 0
-        unsorted[block] = None
-        return size
+                after.before = block
+        block.place = UNSORTED
+        self._unsorted.append(block)
+        return block.size
 
-    # --- chunks ------------------------------------------------------------------------------
-
-    def _split(self, block: int, size: int) -> int:
+    def _split(self, block: Chunk, size: int) -> Chunk:
         """Cuts a chunk after so many bytes; returns the rest."""
-        sizes, rest = self._size, block + size
-        after = block + sizes[block]
-        sizes[rest] = after - rest
-        sizes[block] = size
-        self._before[rest] = block
-        if after == self._top:
+        rest, after = Chunk(), block.after
+        rest.address = block.address + size
+        rest.size = block.size - size
+        rest.before = block
+        rest.after = after
+        rest.place = None
+        block.size = size
+        block.after = rest
+        if after is None:
             self._last = rest
         else:
-            self._before[after] = rest
+            after.before = rest
         return rest
-
-    def _unlink(self, block: int) -> None:
-        """Takes a sorted chunk out of its bin."""
-        size = self._free.pop(block)
-        group = self._bins[size]
-        group.remove(block)
-        if not group:
-            self._forget_size(size)
-
-    def _forget_size(self, size: int) -> None:
-        del self._sizes[bisect_left(self._sizes, size)]

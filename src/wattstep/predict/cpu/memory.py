@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena, chunk_size
+from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena, Chunk, chunk_size
 from wattstep.predict.work import FLOAT
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import Convolution, StepGraph
@@ -212,11 +212,11 @@ class _Replay:
         self.arena.release_all(blocks)  # small ones of each size were freed before
         self.most = 0
         self._bytes = 0  # of tensors and workspaces
-        self._live: dict[int, list[int]] = {}
+        self._live: dict[int, list[Chunk]] = {}
         self._seen: set[Hashable] = set()
         self._kept = cycle(KEPT)
-        self._parameters: dict[int, int] = {}
-        self._nodes: list[int] = []
+        self._parameters: dict[int, Chunk] = {}
+        self._nodes: list[Chunk] = []
         self._sizes = [int(size) for size in _touched(graph)]
         # Before the first feature map that is kept nothing is differentiated, as in a frozen part.
         feature_maps = [
@@ -244,9 +244,8 @@ class _Replay:
         """One step; returns the most that was resident."""
         graph, arena, phases = self.graph, self.arena, self.graph.phases
         arena.peak, arena.fresh = arena.resident, 0
-        earlier: list[
-            int
-        ] = []  # nodes of the batch before, which live until the next loss is there
+        # Nodes of the batch before, which live until the next loss is there.
+        earlier: list[Chunk] = []
         phase = ""
         for place in range(graph.count):
             number = place + 1
@@ -344,7 +343,7 @@ class _Replay:
             self._give_back(kernel.size, result)
         self.arena.release_all(call)
 
-    def _call(self, blocks: tuple[tuple[int, tuple[int, ...]], ...]) -> list[int]:
+    def _call(self, blocks: tuple[tuple[int, tuple[int, ...]], ...]) -> list[Chunk]:
         arena, made = self.arena, []
         for aligned, others in blocks:
             made.append(arena.allocate_aligned(aligned))
@@ -384,11 +383,11 @@ class _Replay:
                 self._bytes -= self._sizes[place]
                 self.arena.release_all(blocks)
 
-    def _workspace(self, size: int) -> int:
+    def _workspace(self, size: int) -> Chunk:
         self._count(size)
         return self.arena.allocate_aligned(size)
 
-    def _give_back(self, size: int, workspace: int) -> None:
+    def _give_back(self, size: int, workspace: Chunk) -> None:
         self._bytes -= size
         self.arena.release(workspace)
 

@@ -103,7 +103,9 @@ def _by_engine(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> t
     labels = {name: metric(name).label for name in SHOWN}
     first = {"step_time": labels.pop("step_time"), "times": "Against the first"}
     heads = {**first, **labels, MOVEMENT: "Data movement"}
-    return "", table(rows, texts, heads)
+    shown = table(rows, texts, heads)
+    published = (each.words for each in by_engine.published)
+    return "", replace(shown, notes=(*shown.notes, *published))
 
 
 def _members(sides: Sequence[Side], processes: Sequence[Process]) -> list[list[Process]]:

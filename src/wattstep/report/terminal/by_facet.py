@@ -29,6 +29,8 @@ def print_by_facet(compared: ByFacet, console: Console) -> None:
                 shown = [_with_ratio(cell.figures[name], cell.ratios.get(name)) for name in SHOWN]
                 table.add_row(Text(plain(value)), *shown, _text(cell.figures[MOVEMENT]))
     print_table(table, console)
+    for published in compared.published:
+        console.print(Text(published.words))
     reasons = {
         figure.reason
         for _, cells in compared.rows

@@ -11,7 +11,9 @@ from tests.comparison.made import recorded
 from tests.matrix.answers import Caller
 
 from wattstep.cli.progress import TrainingProgress, Warned
+from wattstep.errors import InvalidValueError
 from wattstep.recorded.series import NO_SENSOR
+from wattstep.train.loop import Progress
 
 ABSENT = {
     "thermal": "no thermal zone below /sys/class/thermal on this machine",

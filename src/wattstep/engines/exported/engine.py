@@ -39,7 +39,8 @@ from wattstep.store.held import HeldFolder
 # What no exported training heeds, by field of a preparation and its option.
 _UNHEEDED: Mapping[str, str] = {
     "accumulate": "--accumulate", "train_last": "--train-last", "lora": "--lora",
-    "channels_last": "--channels-last", "compiled": "--compile", "checkpointing": "--checkpointing",
+    "channels_last": "--channels-last", "compiled": "--compile", "policy": "--policy",
+    "checkpointing": "--checkpointing",
     "offload": "--offload",
 }  # fmt: skip
 

@@ -141,6 +141,7 @@ def test_mnn_s_version_is_what_the_runner_says_on_the_phone():
         ({"exported": "x", "engine": "mnn", "until": "loss=1"}, None, "not-on-phone"),
         ({"exported": "x", "engine": "mnn"}, 1 << 30, "not-on-phone"),
         ({"exported": "/nowhere", "engine": "mnn"}, None, "no-export"),
+        ({"exported": "x", "engine": "mnn", "accumulate": 2}, None, "not-for-engine"),
     ],
 )
 def test_what_a_phone_cannot_do_is_refused_before_it_is_asked(of, limit, id):

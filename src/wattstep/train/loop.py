@@ -252,6 +252,7 @@ def describe_training(
         "image_size": settings.image_size or facts.image_size,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        "policy": settings.policy,
         "exported": None if settings.exported is None else True,
         "one_thread": engines.find(settings.engine).usual_threads(2) == 1 or None,
         **options,

@@ -11,13 +11,14 @@ from typing import Final
 from wattstep.engines.mnn.engine import ENGINE
 from wattstep.errors import InvalidValueError
 from wattstep.remote.phone.elf import ABIS, ElfFile, read_elf
+from wattstep.schema.sanitize import plain
 
 PROGRAM: Final = "wattstep-mnn-runner"
 FORMAT: Final = f"{PROGRAM} 1"  # what the program says of itself; its journal is of that version
 # Libraries that no phone has: MNN's own, and C++'s where it is not put into them (c++_static).
 _BROUGHT: Final = re.compile(r"libMNN.*\.so|libc\+\+_shared\.so")
 _FUNCTION: Final = re.compile(r"_ZNK?3MNN")  # begins the compiler's names of what is MNN's
-_ANSWER: Final = re.compile(rf"{FORMAT} (\d+\.\d+\S*)")
+_ANSWER: Final = re.compile(rf"{FORMAT} (\d+\.\d+[\w.]*)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +155,7 @@ def version_of(answer: str) -> str:
     if match is None:
         lines = answer.strip().splitlines() or ["it says nothing"]
         raise InvalidValueError(
-            f"{PROGRAM} does not start on the phone: {lines[-1]}", id="runner-does-not-start"
+            f"{PROGRAM} does not start on the phone: {plain(lines[-1])}", id="runner-does-not-start"
         )
     version = match[1]
     if not ENGINE.fits(version):

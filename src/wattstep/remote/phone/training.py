@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from wattstep import workloads
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.exported.trainer import JOINT, check_loss
 from wattstep.engines.exported.updates import Update
 from wattstep.engines.marked_tracer import Operation, operation_fields
+from wattstep.engines.mnn.engine import ENGINE as MNN
 from wattstep.engines.mnn.graph import GRAPH, OPERATIONS, read_operations
 from wattstep.engines.mnn.tracer import describe
 from wattstep.errors import InvalidValueError, RecordingError
@@ -40,12 +42,13 @@ from wattstep.remote.phone.runner_journal import (
 )
 from wattstep.schema.journal import OPERATION, Mark
 from wattstep.schema.run_documents import TrainingOptions
+from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import option_of
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.loop import Progress, describe_training
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 
-ENGINE: Final = "mnn"
+ENGINE: Final = MNN.name
 PLAN: Final = "plan"
 # What is asked of the machine that trains, and the runner does not do; by field of the settings.
 _UNHEEDED: Final = (
@@ -97,7 +100,9 @@ class PhoneTraining:
                 )
         if limit is not None:
             raise InvalidValueError("--memory-limit: not with a phone", id="not-on-phone")
-        folder = ExportedFolder(Path(settings.exported))
+        workload = workloads.find(settings.workload)
+        MNN.check(workload, settings.preparation, settings.precision)
+        folder = MNN.open_folder(Path(settings.exported), workload, settings.preparation)
         return cls(settings=settings, folder=folder)
 
     @contextmanager
@@ -276,7 +281,7 @@ class TrainingFollowing(JobFollowing):
             how += " (Android kills so when memory runs out)"
         said = next((w for w in reversed(self._last_words) if w.startswith("runner: ")), "")
         why = said.removeprefix("runner: ") or (self._last_words[-1] if self._last_words else "")
-        return f"{PROGRAM} {how} on the phone" + (f": {why}" if why else "")
+        return f"{PROGRAM} {how} on the phone" + (f": {plain(why)}" if why else "")
 
     def finish(self, code: int | None) -> None:
         """As `JobFollowing.finish`."""

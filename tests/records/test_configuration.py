@@ -63,6 +63,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "lora": {"options": {"lora": 4}},
     "optimizer": {"options": {"optimizer": "adam"}},
     "offload": {"options": {"offload": True}},
+    "policy": {"options": {"policy": "default"}},
     "accumulate": {"options": {"accumulate": 2}},
     "classes": {"options": {"classes": 100}},
     "image size": {"options": {"image_size": 64}},

@@ -11,6 +11,7 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.schedule import policies
 from wattstep.schema.goal import Goal
 from wattstep.schema.run_documents import (
     AskedLength,
@@ -103,6 +104,12 @@ class TrainingSettings(MemoryStrategies):
     )
     compiled: bool = setting(
         False, "torch.compile of the model, within the first steps.", option="compile"
+    )
+    policy: str | None = setting(
+        None,
+        "Operations run by a plan of this policy in place of the framework's own order, on a CPU: "
+        f"{', '.join(policies.POLICIES)}.",
+        "NAME",
     )
     accumulate: int = setting(
         1,
@@ -250,8 +257,11 @@ class TrainingSettings(MemoryStrategies):
             )
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled, **self.strategies,
+            channels_last=self.channels_last, compiled=self.compiled, policy=self.policy,
+            **self.strategies,
         )  # fmt: skip
+        if self.policy is not None:
+            policies.check_name(self.policy)
         self.check_strategies(compiled=self.compiled)
         if self.exported is not None and not engines.find(self.engine).exports:
             raise InvalidValueError(
@@ -352,6 +362,7 @@ class TrainingSettings(MemoryStrategies):
             rate_rule=self.rate_rule,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            policy=self.policy,
             exported=None if self.exported is None else Path(self.exported),
             **self.prepared,
         )

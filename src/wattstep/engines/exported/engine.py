@@ -39,7 +39,8 @@ from wattstep.store.held import HeldFolder
 # What no exported training heeds, by field of a preparation and its option.
 _UNHEEDED: Mapping[str, str] = {
     "accumulate": "--accumulate", "train_last": "--train-last", "lora": "--lora",
-    "channels_last": "--channels-last", "compiled": "--compile", "checkpointing": "--checkpointing",
+    "channels_last": "--channels-last", "compiled": "--compile", "policy": "--policy",
+    "checkpointing": "--checkpointing",
     "offload": "--offload",
 }  # fmt: skip
 
@@ -169,6 +170,17 @@ class ExportedEngine(Engine):
         preparation: Preparation,
         threads: int | None,
     ) -> ExportedTrainer:
+        return self.open(self.open_folder(place, workload, preparation), threads)
+
+    def open_folder(
+        self, place: Path, workload: Specification, preparation: Preparation
+    ) -> ExportedFolder:
+        """The folder of an exported training, which is the one that is asked for.
+
+        Raises:
+            InvalidValueError: It is of another engine, workload or batch size, or no such folder.
+            DamagedRunError: A file is missing, cut off or changed.
+        """
         folder = ExportedFolder(place)
         training = folder.training
         wanted = {
@@ -181,7 +193,7 @@ class ExportedEngine(Engine):
                 raise InvalidValueError(
                     f"{place} was exported with {what} {is_}, not {asked}", id="other-export"
                 )
-        return self.open(folder, threads)
+        return folder
 
     def export(
         self,

@@ -132,7 +132,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         shapes = _convolution(func, args, made)
         if shapes is not None:
             self.convolutions[len(self.sizes)] = shapes
-        self.sizes.append(_sizes(func, args, kwargs or {}, made))
+        self.sizes.append(sizes_of(func, args, kwargs or {}, made))
         return made
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -236,7 +236,7 @@ def _recurrent(model: torch.nn.Module) -> dict[str, Recurrent]:
     }
 
 
-def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
+def sizes_of(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
     """FLOPs, bytes read and bytes written of a call."""
     name = f"aten::{func.overloadpacket.__name__}"
     if func.namespace == "wattstep":  # of an offload: copies of whole storages

@@ -41,7 +41,7 @@ class TorchEngine(Engine):
     name = "torch"
     processors = PROCESSORS
     options: Sequence[str] = (
-        "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer", "offload",
+        "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora", "optimizer", "offload",
     )  # fmt: skip
 
     def load(self) -> None:
@@ -58,7 +58,11 @@ class TorchEngine(Engine):
         precision: str = "fp32",
     ) -> Trainer:
         """As `Engine.prepare`."""
-        trainer: Trainer = require("wattstep.engines.torch.trainer").TorchTrainer(
+        if preparation.policy is None:
+            make = require("wattstep.engines.torch.trainer").TorchTrainer
+        else:
+            make = require("wattstep.engines.torch.scheduled.trainer").ScheduledTrainer
+        trainer: Trainer = make(
             require("wattstep.workloads.torch").TorchWorkload(workload),
             preparation,
             threads=threads,
@@ -244,7 +248,7 @@ class CompiledTorchEngine(TorchEngine):
     name = "torch-compile"
     # The compiler itself decides what is saved for the backward pass.
     options = tuple(
-        each for each in TorchEngine.options if each not in ("checkpointing", "offload")
+        each for each in TorchEngine.options if each not in ("policy", "checkpointing", "offload")
     )
 
     @property

@@ -40,9 +40,18 @@ def find(name: str) -> Plan:
     Raises:
         InvalidValueError: There is none.
     """
+    check_name(name)
+    plan: Plan = import_module(f"{__name__}.{POLICIES[name][0]}").plan
+    return plan
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that is none of a policy.
+
+    Raises:
+        InvalidValueError: There is none.
+    """
     if name not in POLICIES:
         raise InvalidValueError(
             f"{name!r} is no policy: there are {', '.join(POLICIES)}", id="unknown-policy"
         )
-    plan: Plan = import_module(f"{__name__}.{POLICIES[name][0]}").plan
-    return plan

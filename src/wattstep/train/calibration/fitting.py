@@ -118,7 +118,7 @@ def fit(probes: Sequence[Probe]) -> Fit:
     others_cores = max(probe.others for probe in probes)
     reach = dict(LEAST_REACH)
     for key, each in errors.items():
-        reach[key] = max(reach[key], _quantile_90(each))
+        reach[key] = max(reach[key], quantile_90(each))
     if others_cores > DISTURBED:
         reach["step_time"] = hypot(reach["step_time"], DISTURBED_SPREAD)
     return Fit(
@@ -131,7 +131,7 @@ def _values(spreads: Mapping[str, Spread]) -> dict[str, float]:
     return {key: each.value for key, each in spreads.items()}
 
 
-def _quantile_90(errors: Sequence[float]) -> float:
+def quantile_90(errors: Sequence[float]) -> float:
     """Within which nine in ten of further ones are: the next larger of those seen, as there are few."""
     sizes = sorted(abs(each) for each in errors)
     return sizes[min(len(sizes) - 1, int(0.9 * (len(sizes) + 1)))]

@@ -21,15 +21,14 @@ from wattstep.engines.torch.compiling import Compiling
 from wattstep.engines.torch.export.rewrites import attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
+from wattstep.schema.exported import MOST_BATCHES, MOST_BYTES
 from wattstep.schema.run_documents import ModelFacts
 from wattstep.schema.workload import DataFacts, Preparation, Specification
 from wattstep.workloads.torch.supervised import SupervisedTraining
 from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 
 Array = npt.NDArray[Any]
-MOST_BYTES: Final = 64 << 20  # of all batches, unless one alone takes more
 MOST_OF_BATCH: Final = 512 << 20
-MOST_BATCHES: Final = 64
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
 MOVED: Final = 16 * torch.finfo(torch.float32).eps

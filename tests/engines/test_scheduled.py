@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,6 +186,20 @@ def test_a_task_begins_when_all_that_it_waits_for_has_ended() -> None:
             assert all(spans[other][1] <= spans[task][0] for other in earlier)
     for own in executor.schedule.by_worker():
         assert all(spans[a.task][1] <= spans[b.task][0] for a, b in pairwise(own))
+
+
+def test_a_training_goes_on_from_its_checkpoint_as_with_torch(tmp_path: Path) -> None:
+    workload = TorchWorkload(workloads.find("lenet"))
+    preparation = Preparation(batch_size=2, optimizer=OptimizerSettings.parse("sgd,momentum=0.9"))
+    courses = []
+    for kind in (TorchTrainer, ScheduledTrainer):
+        trainer = kind(workload, preparation, threads=1)
+        trained(trainer, 5)
+        trainer.save(tmp_path / "checkpoint")
+        trained(trainer, 5)
+        trainer.load(tmp_path / "checkpoint")
+        courses.append(trained(trainer, 6))
+    assert_same(*courses)
 
 
 def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -91,8 +92,8 @@ class ScheduledTrainer(TorchTrainer):
         super().__init__(workload, preparation, **how)
         self._workload = workload.facts.name
         self._plan = by_policy(preparation.policy) if plan is None else plan
-        self.engine = ScheduledEngine(self)
-        self.drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
+        self._drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
+        self.engine = ScheduledEngine(lambda: self.executors, self._drawn)
         self._plain = False  # each update is looked at
         self._updated: dict[int, int] = {}  # how often, by the update's identity
         self._recordings: dict[int, list[Recording]] = {}
@@ -102,6 +103,14 @@ class ScheduledTrainer(TorchTrainer):
     def executors(self) -> list[TorchThreads]:
         """Those of the updates of a step, in their order; empty before they were captured."""
         return list(self._executors.values())
+
+    def load(self, path: Path) -> None:
+        """As `Trainer.load`; optimizers have other state then, so the next steps show anew what they consist of."""
+        super().load(path)
+        for executor in self._executors.values():
+            executor.close()
+        self._executors.clear()
+        self._recordings.clear()
 
     def take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """As `TorchTrainer.take`."""
@@ -128,7 +137,7 @@ class ScheduledTrainer(TorchTrainer):
         begin = perf_counter_ns()
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
         if executor.traced:
-            self.drawn.append((begin, perf_counter_ns()))
+            self._drawn.append((begin, perf_counter_ns()))
         if not executor.in_order:
             mark(SCHEDULED)
         return executor.step(tensors_in(batches), mark)

@@ -20,11 +20,13 @@ from wattstep import workloads
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.scheduled.calls import Call, Layout, Slot
 from wattstep.engines.torch.scheduled.fast_calls import fastest
+from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
+from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
@@ -155,6 +157,26 @@ def test_aliases_and_changes_in_place_are_dependencies(seed: int) -> None:
     plan = lambda graph: shuffled(graph, seed=seed)  # noqa: E731
     trainer = ScheduledTrainer(Made(Views, batches), Preparation(batch_size=5), plan=plan)
     assert_same(plain, trained(trainer))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_measuring_tasks_leaves_the_training_as_it_was(optimizer: Any) -> None:
+    torch.manual_seed(1)
+    batches = [torch.randn(5, 6) for _ in range(8)]
+    made = Made(Views, batches, optimizer)
+    plain = trained(TorchTrainer(made, Preparation(batch_size=5)), 8)
+    trainer = ScheduledTrainer(made, Preparation(batch_size=5, policy="per-kind"))
+    assert_same(plain, trained(trainer, 8))
+
+
+def test_every_task_was_measured_on_one_thread() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 3
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured = trainer.executors[0].captured
+    model = learn(captured, [batches[0]], equal_cores(1), trainer.updates[0].optimizer)
+    model.prior = None  # which would answer for what was not measured
+    assert all(model.seconds(task, 1).value > 0 for task in captured.graph.tasks)
 
 
 def test_tensors_take_no_more_memory_than_with_torch() -> None:
@@ -334,6 +356,7 @@ def test_what_depends_on_values_is_refused_with_operation_and_layer(
         trained(trainer, 4)
 
 
+@pytest.mark.system  # the network is large
 def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
     trainer = ScheduledTrainer(
         TorchWorkload(workloads.find("seq2seq")), Preparation(batch_size=1), threads=1

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from wattstep import workloads
+from wattstep import load, workloads
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.scheduled.calls import Call, Layout, Slot
 from wattstep.engines.torch.scheduled.fast_calls import fastest
@@ -29,6 +29,8 @@ from wattstep.errors import InvalidValueError
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
 from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
 from wattstep.workloads.torch.workload import TorchWorkload
 
 STEPS = 20
@@ -222,6 +224,23 @@ def test_a_training_goes_on_from_its_checkpoint_as_with_torch(tmp_path: Path) ->
         trainer.load(tmp_path / "checkpoint")
         courses.append(trained(trainer, 6))
     assert_same(*courses)
+
+
+@pytest.mark.system
+def test_a_run_has_its_tasks_as_operations_with_layers_phases_and_the_policy(
+    tmp_path: Path,
+) -> None:
+    settings = TrainingSettings(
+        workload="lenet", policy="default", threads=1, batch_size=2, steps=12, out=tmp_path / "run"
+    )
+    train(settings, lambda progress: None)
+    run = load(tmp_path / "run")
+    assert run.info.options["policy"] == "default"
+    rows = {(row["name"], row["layer"], row["phase"]) for row in run.operations()}
+    assert ("aten::convolution", "features.3", "forward") in rows
+    assert ("aten::convolution_backward", "features.3", "backward") in rows
+    assert ("aten::add_", "features.3", "optimizer") in rows
+    assert ("wattstep::next_batch", "(outside modules)", "data") in rows
 
 
 def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:

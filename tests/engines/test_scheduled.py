@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,17 +16,21 @@ import pytest
 import torch
 from torch import nn
 
-from wattstep import workloads
+from wattstep import load, workloads
 from wattstep.engines.torch.memory import MemoryTracker
 from wattstep.engines.torch.scheduled.calls import Call, Layout, Slot
 from wattstep.engines.torch.scheduled.fast_calls import fastest
+from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
+from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
 from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
 from wattstep.workloads.torch.workload import TorchWorkload
 
 STEPS = 20
@@ -156,6 +161,26 @@ def test_aliases_and_changes_in_place_are_dependencies(seed: int) -> None:
     assert_same(plain, trained(trainer))
 
 
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_measuring_tasks_leaves_the_training_as_it_was(optimizer: Any) -> None:
+    torch.manual_seed(1)
+    batches = [torch.randn(5, 6) for _ in range(8)]
+    made = Made(Views, batches, optimizer)
+    plain = trained(TorchTrainer(made, Preparation(batch_size=5)), 8)
+    trainer = ScheduledTrainer(made, Preparation(batch_size=5, policy="per-kind"))
+    assert_same(plain, trained(trainer, 8))
+
+
+def test_every_task_was_measured_on_one_thread() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 3
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured = trainer.executors[0].captured
+    model = learn(captured, [batches[0]], equal_cores(1), trainer.updates[0].optimizer)
+    model.prior = None  # which would answer for what was not measured
+    assert all(model.seconds(task, 1).value > 0 for task in captured.graph.tasks)
+
+
 def test_tensors_take_no_more_memory_than_with_torch() -> None:
     workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=16)
     peaks = []
@@ -185,6 +210,37 @@ def test_a_task_begins_when_all_that_it_waits_for_has_ended() -> None:
             assert all(spans[other][1] <= spans[task][0] for other in earlier)
     for own in executor.schedule.by_worker():
         assert all(spans[a.task][1] <= spans[b.task][0] for a, b in pairwise(own))
+
+
+def test_a_training_goes_on_from_its_checkpoint_as_with_torch(tmp_path: Path) -> None:
+    workload = TorchWorkload(workloads.find("lenet"))
+    preparation = Preparation(batch_size=2, optimizer=OptimizerSettings.parse("sgd,momentum=0.9"))
+    courses = []
+    for kind in (TorchTrainer, ScheduledTrainer):
+        trainer = kind(workload, preparation, threads=1)
+        trained(trainer, 5)
+        trainer.save(tmp_path / "checkpoint")
+        trained(trainer, 5)
+        trainer.load(tmp_path / "checkpoint")
+        courses.append(trained(trainer, 6))
+    assert_same(*courses)
+
+
+@pytest.mark.system
+def test_a_run_has_its_tasks_as_operations_with_layers_phases_and_the_policy(
+    tmp_path: Path,
+) -> None:
+    settings = TrainingSettings(
+        workload="lenet", policy="default", threads=1, batch_size=2, steps=12, out=tmp_path / "run"
+    )
+    train(settings, lambda progress: None)
+    run = load(tmp_path / "run")
+    assert run.info.options["policy"] == "default"
+    rows = {(row["name"], row["layer"], row["phase"]) for row in run.operations()}
+    assert ("aten::convolution", "features.3", "forward") in rows
+    assert ("aten::convolution_backward", "features.3", "backward") in rows
+    assert ("aten::add_", "features.3", "optimizer") in rows
+    assert ("wattstep::next_batch", "(outside modules)", "data") in rows
 
 
 def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:
@@ -319,6 +375,7 @@ def test_what_depends_on_values_is_refused_with_operation_and_layer(
         trained(trainer, 4)
 
 
+@pytest.mark.system  # the network is large
 def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
     trainer = ScheduledTrainer(
         TorchWorkload(workloads.find("seq2seq")), Preparation(batch_size=1), threads=1

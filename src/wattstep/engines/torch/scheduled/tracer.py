@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from wattstep.engines.marked_tracer import MarkedTracer, Operation, shapes_text
 from wattstep.engines.step_phases import DATA, OPTIMIZER
@@ -14,9 +14,7 @@ from wattstep.engines.torch.scheduled.capture import WHOLE
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.schema.tracer import Code, Tracer
 
-if TYPE_CHECKING:
-    from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
-
+Executors = Callable[[], Sequence[TorchThreads]]
 BATCH: Final = "wattstep::next_batch"
 
 
@@ -24,15 +22,16 @@ class ScheduledEngine(TorchEngine):
     """torch whose operations a trainer's workers run.
 
     Args:
-        trainer: Whose.
+        executors: Gives those of the updates of a step.
+        drawn: Where the trainer notes when it draws the batches of traced steps: begin and end in ns.
     """
 
-    def __init__(self, trainer: ScheduledTrainer) -> None:
-        self._trainer = trainer
+    def __init__(self, executors: Executors, drawn: list[tuple[int, int]]) -> None:
+        self._executors, self._drawn = executors, drawn
 
     def tracer(self, code: Code) -> Tracer:
         """As `Engine.tracer`."""
-        return ScheduledTracer(code, self._trainer)
+        return ScheduledTracer(code, self._executors, self._drawn)
 
 
 class ScheduledTracer(MarkedTracer):
@@ -40,18 +39,19 @@ class ScheduledTracer(MarkedTracer):
 
     Args:
         code: As `MarkedTracer` takes it.
-        trainer: Whose steps.
+        executors: As `ScheduledEngine` takes it.
+        drawn: Likewise.
     """
 
-    def __init__(self, code: Code, trainer: ScheduledTrainer) -> None:
+    def __init__(self, code: Code, executors: Executors, drawn: list[tuple[int, int]]) -> None:
         super().__init__(code)
-        self._trainer = trainer
+        self._executors, self._drawn = executors, drawn
         self._times: list[tuple[TorchThreads, list[int]]] = []
 
     def open(self) -> None:
         """As `MarkedTracer.open`."""
-        self._times = [(each, each.trace()) for each in self._trainer.executors]
-        self._trainer.drawn.clear()
+        self._times = [(each, each.trace()) for each in self._executors()]
+        self._drawn.clear()
 
     def close(self) -> None:
         """As `MarkedTracer.close`."""
@@ -66,7 +66,7 @@ class ScheduledTracer(MarkedTracer):
         """As `MarkedTracer.operations`; batches are one each."""
         rows = [
             Operation(BATCH, begin, end, kind="data movement", phase=DATA, layer=OUTSIDE)
-            for begin, end in self._trainer.drawn
+            for begin, end in self._drawn
         ]
         for executor, times in self._times:
             rows += _tasks(executor, times)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ import torch
 from wattstep.engines.step_phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from wattstep.engines.torch.memory import tensors_in
 from wattstep.engines.torch.scheduled.calls import Recording
-from wattstep.engines.torch.scheduled.capture import capture
+from wattstep.engines.torch.scheduled.capture import Captured, capture
+from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.tracer import ScheduledEngine
@@ -27,6 +29,7 @@ from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
 Plan = Callable[[TaskGraph], Schedule]
+DEFAULT: Final = "default"  # the policy that asks for no times
 SCHEDULED: Final = "scheduled"  # phase of what several workers do at once
 # The first step makes the optimizer's state; the next two are recorded.
 EAGER, RECORDED = 1, 2
@@ -37,23 +40,6 @@ def in_order(graph: TaskGraph) -> Schedule:
     threads = torch.get_num_threads()
     placed = [Placed(task=task, worker=0, threads=threads) for task in range(len(graph.tasks))]
     return Schedule(workers=1, placed=tuple(placed))
-
-
-def by_policy(name: str | None) -> Plan:
-    """The plan that a policy makes on the cores that torch has threads for here; without one the framework's own.
-
-    Raises:
-        InvalidValueError: There is no such policy.
-    """
-    if name is None:
-        return in_order
-    make = policies.find(name)
-
-    def plan(graph: TaskGraph) -> Schedule:
-        machine = equal_cores(torch.get_num_threads())
-        return _unpinned(make(graph, MachineTimes(machine), machine))
-
-    return plan
 
 
 def _unpinned(schedule: Schedule) -> Schedule:
@@ -90,9 +76,9 @@ class ScheduledTrainer(TorchTrainer):
         _check(preparation, **how)
         super().__init__(workload, preparation, **how)
         self._workload = workload.facts.name
-        self._plan = by_policy(preparation.policy) if plan is None else plan
-        self.engine = ScheduledEngine(self)
-        self.drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
+        self._plan, self._policy = plan, preparation.policy or DEFAULT
+        self._drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
+        self.engine = ScheduledEngine(lambda: self.executors, self._drawn)
         self._plain = False  # each update is looked at
         self._updated: dict[int, int] = {}  # how often, by the update's identity
         self._recordings: dict[int, list[Recording]] = {}
@@ -103,6 +89,14 @@ class ScheduledTrainer(TorchTrainer):
         """Those of the updates of a step, in their order; empty before they were captured."""
         return list(self._executors.values())
 
+    def load(self, path: Path) -> None:
+        """As `Trainer.load`; optimizers have other state then, so the next steps show anew what they consist of."""
+        super().load(path)
+        for executor in self._executors.values():
+            executor.close()
+        self._executors.clear()
+        self._recordings.clear()
+
     def take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """As `TorchTrainer.take`."""
         key = id(update)
@@ -112,14 +106,27 @@ class ScheduledTrainer(TorchTrainer):
         number = self._updated[key] = self._updated.get(key, 0) + 1
         if number <= EAGER:
             return super().take(update, mark)
-        losses, recording = self._record(update, mark)
+        losses, recording, batch = self._record(update, mark)
         recordings = self._recordings.setdefault(key, [])
         recordings.append(recording)
         if len(recordings) == RECORDED:
             first, second = self._recordings.pop(key)
             captured = capture(self._workload, first, second, update.optimizer)
-            self._executors[key] = TorchThreads(captured, self._plan(captured.graph))
+            schedule = self._planned(captured, batch, update.optimizer)
+            self._executors[key] = TorchThreads(captured, schedule)
         return losses
+
+    def _planned(
+        self, captured: Captured, batch: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer
+    ) -> Schedule:
+        """A plan for as many cores as torch has threads, by what tasks were measured to take here."""
+        if self._plan is not None:
+            return self._plan(captured.graph)
+        make, machine = policies.find(self._policy), equal_cores(torch.get_num_threads())
+        if self._policy == DEFAULT:  # asks for no times
+            return _unpinned(make(captured.graph, MachineTimes(machine), machine))
+        times = learn(captured, batch, machine, optimizer)
+        return _unpinned(make(captured.graph, times, machine))
 
     def _carry_out(
         self, executor: TorchThreads, update: ParameterUpdate, mark: Mark
@@ -128,19 +135,21 @@ class ScheduledTrainer(TorchTrainer):
         begin = perf_counter_ns()
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
         if executor.traced:
-            self.drawn.append((begin, perf_counter_ns()))
+            self._drawn.append((begin, perf_counter_ns()))
         if not executor.in_order:
             mark(SCHEDULED)
         return executor.step(tensors_in(batches), mark)
 
-    def _record(self, update: ParameterUpdate, mark: Mark) -> tuple[list[torch.Tensor], Recording]:
-        """An update as `TorchTrainer.take` makes it, recorded."""
+    def _record(
+        self, update: ParameterUpdate, mark: Mark
+    ) -> tuple[list[torch.Tensor], Recording, Sequence[torch.Tensor]]:
+        """An update as `TorchTrainer.take` makes it, recorded, with the tensors of its batch."""
         optimizer = update.optimizer
         optimizer.zero_grad()
         mark(DATA)
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
-        losses = []
-        with Recorder(self.model, self._owners(), tensors_in(batches)) as recorder:
+        losses, given = [], tensors_in(batches)
+        with Recorder(self.model, self._owners(), given) as recorder:
             for batch in batches:
                 mark(FORWARD)
                 recorder.phase = FORWARD
@@ -158,7 +167,7 @@ class ScheduledTrainer(TorchTrainer):
             recorder.differentiated(parameters)
             optimizer.step()
             optimizer.zero_grad()
-        return losses, recorder.recording()
+        return losses, recorder.recording(), given
 
     def _owners(self) -> dict[int, str]:
         """Layer of each parameter, buffer and state of an optimizer by torch's number of its storage."""

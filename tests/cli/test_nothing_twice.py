@@ -115,8 +115,8 @@ def test_what_is_refused_at_once_is_one_line(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""  # the refusal itself is the command's to say
     with TrainingProgress("made", quiet=False) as progress:
         progress.update(Progress(stage="preparing"))
-        progress.warn("the disk is slow")
+        progress.warn("slow")
         progress.update(Progress(stage="training", share=0.5, steps=3))
     assert capsys.readouterr().err.splitlines() == [
-        "made: preparing (0 %)", "wattstep: warning: the disk is slow", "made: training, step 3 (50 %)",
+        "made: preparing (0 %)", "wattstep: warning: slow", "made: training, step 3 (50 %)",
     ]  # fmt: skip

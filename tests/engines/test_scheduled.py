@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.wording import assert_says
 from torch import nn
 
 from wattstep import load, workloads
@@ -282,7 +283,7 @@ def test_a_worker_that_raises_fails_the_step_as_torch_would_and_names_operation_
         plain.step()
     with pytest.raises(IndexError) as error:
         trainer.step()
-    assert str(error.value) == f"{eager.value} (in aten::embedding of words, forward)"
+    assert_says(str(error.value), eager.value, "aten::embedding", "words", "forward")
     plain.updates[0].optimizer.zero_grad()
     assert_same(trained(plain, 3), trained(trainer, 3))  # both go on from where they were
 
@@ -293,7 +294,7 @@ def test_other_workers_stop_where_they_would_wait_for_the_one_that_failed() -> N
         Made(Words, [good] * 4 + [bad, good]), Preparation(batch_size=3), plan=shuffled
     )
     before = trained(trainer, 4)[1]
-    with pytest.raises(IndexError, match="embedding of words"):
+    with pytest.raises(IndexError, match="embedding"):
         trainer.step()
     after = list(trainer.model.state_dict().values())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
@@ -328,7 +329,7 @@ def test_a_batch_of_another_shape_is_refused() -> None:
     batches = [torch.tensor([1, 2, 3])] * 4 + [torch.tensor([1, 2])]
     trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
     trained(trainer, 4)
-    with pytest.raises(InvalidValueError, match=r"a batch of \(2,\), where one of \(3,\)"):
+    with pytest.raises(InvalidValueError, match=r"\(2,\).*\(3,\)"):
         trainer.step()
 
 
@@ -360,9 +361,9 @@ class Grows(Asks):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Asks, "_local_scalar_dense takes values of a tensor in Asks"),
-        (Lists, "tolist takes values of a tensor in Lists"),
-        (Grows, "aten::mul in Grows .* is not the same in each step"),
+        (Asks, "_local_scalar_dense .* in Asks"),
+        (Lists, "tolist .* in Lists"),
+        (Grows, "aten::mul in Grows"),
     ],
 )
 def test_what_depends_on_values_is_refused_with_operation_and_layer(
@@ -371,7 +372,7 @@ def test_what_depends_on_values_is_refused_with_operation_and_layer(
     made = Made(lambda: nn.Sequential(model()), [torch.ones(3, 4)] * 4)
     trainer = ScheduledTrainer(made, Preparation(batch_size=3))
     reason = reason.replace(model.__name__, "0")
-    with pytest.raises(InvalidValueError, match=f"a step of made cannot be scheduled: {reason}"):
+    with pytest.raises(InvalidValueError, match=reason):
         trained(trainer, 4)
 
 
@@ -380,9 +381,7 @@ def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
     trainer = ScheduledTrainer(
         TorchWorkload(workloads.find("seq2seq")), Preparation(batch_size=1), threads=1
     )
-    with pytest.raises(
-        InvalidValueError, match="seq2seq cannot be scheduled: _pack_padded_sequence"
-    ):
+    with pytest.raises(InvalidValueError, match=r"seq2seq.*_pack_padded_sequence"):
         trained(trainer, 3)
 
 
@@ -455,9 +454,7 @@ def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
     # Seen by the worker alone: a process whose cores were taken away after the plan was made.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda process: {4096})
-        with pytest.raises(
-            InvalidValueError, match="cannot be pinned to cores \\[0\\] here"
-        ) as error:
+        with pytest.raises(InvalidValueError, match="cores \\[0\\]") as error:
             executor.step([batches[0]])
     assert error.value.id == "refused-affinity"
     executor.close()

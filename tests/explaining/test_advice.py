@@ -109,9 +109,13 @@ def test_of_an_exported_training_the_command_is_the_one_that_trains_from_a_folde
     info = {"options": options, "workload": "lenet"}
     run = load(trained(tmp_path / "run", phases=OPTIMIZER, info=info))
     # A batch is exported, threads are chosen where it trains.
-    assert given(advice(run))["larger_batch"]["how"] == (
-        "wattstep engines export lenet --batch 8 --optimizer sgd,lr=0.1 -o lenet-batch-8, then "
-        "wattstep run --from lenet-batch-8 --threads 1"
+    assert_says(
+        given(advice(run))["larger_batch"]["how"],
+        "export lenet",
+        "--batch 8",
+        "--optimizer sgd,lr=0.1",
+        "-o lenet-batch-8",
+        "run --from lenet-batch-8 --threads 1",
     )
 
 

@@ -428,6 +428,41 @@ def test_plans_that_cannot_be_carried_out_here_are_refused() -> None:
             check(*plan_of(*placed, workers=workers))
 
 
+def test_workers_run_on_the_cores_of_the_plan_and_the_caller_where_it_was() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 4
+    core = len(os.sched_getaffinity(0)) - 1
+
+    def pinned(graph: TaskGraph) -> Schedule:
+        plan = in_order(graph)
+        return replace(plan, placed=tuple(replace(each, cores=(core,)) for each in plan.placed))
+
+    before = os.sched_getaffinity(0)
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3), plan=pinned)
+    trained(trainer, 4)
+    (worker,) = trainer.executors[0].crew
+    assert worker.native_id is not None
+    assert os.sched_getaffinity(worker.native_id) == {sorted(before)[core]}
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 4
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured = trainer.executors[0].captured
+    placed = [replace(each, cores=(0,)) for each in in_order(captured.graph).placed]
+    executor = TorchThreads(captured, Schedule(workers=1, placed=tuple(placed)))
+    # Seen by the worker alone: a process whose cores were taken away after the plan was made.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda process: {4096})
+        with pytest.raises(
+            InvalidValueError, match="cannot be pinned to cores \\[0\\] here"
+        ) as error:
+            executor.step([batches[0]])
+    assert error.value.id == "refused-affinity"
+    executor.close()
+
+
 # --- calls --------------------------------------------------------------------------------------
 
 

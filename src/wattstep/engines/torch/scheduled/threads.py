@@ -7,7 +7,6 @@ import threading
 from _thread import LockType, allocate_lock
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -90,6 +89,11 @@ class TorchThreads:
     def program(self) -> Program:
         """The code of the workers."""
         return self._program
+
+    @property
+    def crew(self) -> Sequence[threading.Thread]:
+        """The workers that have threads of their own: all but the caller's."""
+        return self._crew
 
     def thread_ids(self) -> list[int]:
         """Python's identity of the thread of each worker."""
@@ -262,26 +266,31 @@ def check(graph: TaskGraph, schedule: Schedule) -> None:
         )
     if any(placed.threads < 1 for placed in schedule.placed):
         raise InvalidValueError("a task needs at least 1 thread")
-    named = set(chain.from_iterable(placed.cores for placed in schedule.placed))
-    if not named <= cores:
+    beyond = {core for placed in schedule.placed for core in placed.cores if core >= len(cores)}
+    if beyond:
         raise InvalidValueError(
-            f"a plan on cores {sorted(named - cores)}: this process may use {sorted(cores)}",
+            f"a plan on cores {sorted(beyond)}, numbered from 0 on: this process may use {len(cores)} cores",
             id="refused-affinity",
         )
 
 
 def _pin(cores: tuple[int, ...]) -> None:
-    """Has the calling thread, and threads that it begins from now on, run on these cores; all where none is named.
+    """Has the calling thread, and threads that it begins from now on, run on these cores; on all where none is named.
+
+    Args:
+        cores: Counted among those that the process may use.
 
     Raises:
         InvalidValueError: The system refuses.
     """
+    usable = sorted(os.sched_getaffinity(os.getpid()))  # of the first thread, which is never pinned
     try:
-        os.sched_setaffinity(threading.get_native_id(), cores or os.sched_getaffinity(os.getpid()))
-    except OSError as error:
+        os.sched_setaffinity(
+            threading.get_native_id(), [usable[core] for core in cores] if cores else usable
+        )
+    except (OSError, IndexError) as error:
         raise InvalidValueError(
-            f"threads cannot be pinned to cores {list(cores)} here: {error.strerror}",
-            id="refused-affinity",
+            f"threads cannot be pinned to cores {list(cores)} here: {error}", id="refused-affinity"
         ) from error
 
 

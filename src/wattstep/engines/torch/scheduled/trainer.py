@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from wattstep.engines.step_phases import BACKWARD, DATA, FORWARD, OPTIMIZER
-from wattstep.engines.torch.memory import tensors_in
+from wattstep.engines.torch.memory import MemoryTracker, tensors_in
 from wattstep.engines.torch.scheduled.calls import Recording
 from wattstep.engines.torch.scheduled.capture import Captured, capture
 from wattstep.engines.torch.scheduled.learning import learn
@@ -25,6 +25,7 @@ from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import MachineTimes
 from wattstep.schema.engine import Mark
+from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
@@ -88,6 +89,12 @@ class ScheduledTrainer(TorchTrainer):
     def executors(self) -> list[TorchThreads]:
         """Those of the updates of a step, in their order; empty before they were captured."""
         return list(self._executors.values())
+
+    def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker | None:
+        """As `Trainer.memory_tracker`; None where other threads than the caller's run operations, which it cannot see."""
+        if any(executor.crew for executor in self.executors):
+            return None
+        return super().memory_tracker(meter, device)
 
     def load(self, path: Path) -> None:
         """As `Trainer.load`; optimizers have other state then, so the next steps show anew what they consist of."""

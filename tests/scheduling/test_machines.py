@@ -9,7 +9,6 @@ from tests.refusals import refused
 from tests.scheduling.made import machine, task
 
 from wattstep import devices
-from wattstep.errors import InvalidValueError
 from wattstep.schedule.machine import Machine, made, manycore, of_device
 from wattstep.schedule.times import MachineTimes, Running
 
@@ -60,9 +59,9 @@ def test_machines_that_are_named_by_their_cores() -> None:
 
 
 def test_a_machine_has_cpu_cores_and_rates() -> None:
-    with pytest.raises(InvalidValueError, match="no CPU cores"):
+    with refused("invalid-value", "CPU"):
         Machine(name="x", title="x", clusters=(), bandwidth=1.0)
-    with pytest.raises(InvalidValueError, match="no cores or no rate"):
+    with refused("invalid-value", "c0"):
         machine(0, 1)
 
 

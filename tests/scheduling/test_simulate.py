@@ -94,10 +94,10 @@ TWO = Placed(task=1, worker=0, threads=1, cores=(0,))
 @pytest.mark.parametrize(
     ("workers", "placed", "what"),
     [
-        (1, (ONE,), "task 1 (1) is in the plan 0 times"),
-        (1, (ONE, TWO, TWO), "task 1 (1) is in the plan 2 times"),
-        (1, (ONE, TWO, Placed(task=7, worker=0, threads=1, cores=(0,))), "there is no task 7"),
-        (1, (TWO, ONE), "waits for itself: a deadlock"),
+        (1, (ONE,), "0 times"),
+        (1, (ONE, TWO, TWO), "2 times"),
+        (1, (ONE, TWO, Placed(task=7, worker=0, threads=1, cores=(0,))), "task 7"),
+        (1, (TWO, ONE), "deadlock"),
         (1, (ONE, Placed(task=1, worker=3, threads=1, cores=(0,))), "there are 1"),
         (1, (ONE, Placed(task=1, worker=0, threads=9, cores=(0,))), "has 2 cores"),
         (1, (ONE, Placed(task=1, worker=0, threads=2, cores=(0, 0))), "2 threads on cores"),
@@ -116,7 +116,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(
 def test_two_tasks_that_may_run_at_once_have_no_core_in_common() -> None:
     apart = (ONE, Placed(task=1, worker=1, threads=2, cores=(0, 1)))
     times = Table({"0": [1.0], "1": [1.0]})
-    with refused("invalid-schedule", "may run on core 0 at one time"):
+    with refused("invalid-schedule", "core 0"):
         simulate(graph([(), ()]), Schedule(workers=2, placed=apart), times, machine(2))
     waiting = (ONE, Placed(task=1, worker=1, threads=2, cores=(0, 1), waits=(0,)))
     timeline = simulate(graph([(), ()]), Schedule(workers=2, placed=waiting), times, machine(2))

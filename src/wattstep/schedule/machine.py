@@ -258,6 +258,9 @@ def equal_cores(cores: int, *, flops: float = 1e10, bandwidth: float = 1e10) -> 
             ),
         ),
         bandwidth=bandwidth,
+        assumptions=(
+            f"{flops:.3g} FLOP/s a core, {bandwidth:.3g} B/s in all, {CORE_W:g} W a busy core: a machine that is made up",
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -130,13 +130,7 @@ def _run(
         while ready:
             number = heapq.heappop(ready)
             begin[number], left[number] = now, work[number]
-        paces = {
-            number: 1.0
-            if len(left) == 1
-            else 1.0
-            / times.slowdown(running[number], [running[other] for other in left if other != number])
-            for number in left
-        }
+        paces = _paces(left, running, times)
         span = min(left[number] / pace for number, pace in paces.items())
         now += span
         for number, pace in paces.items():
@@ -149,3 +143,20 @@ def _run(
                 if missing[other] == 0:
                     heapq.heappush(ready, other)
     return begin, end
+
+
+def _paces(left: Iterable[int], running: Sequence[Running], times: Times) -> dict[int, float]:
+    """Part of its pace alone at which each of the running tasks goes; those that are alike, alike."""
+    numbers = list(left)
+    if len(numbers) == 1:
+        return {numbers[0]: 1.0}
+    known: dict[tuple[str, str, int, int, int, int], float] = {}
+    paces = {}
+    for number in numbers:
+        task, threads, cluster = running[number]
+        look = (task.kind, task.shape, task.flops, task.bytes_moved, threads, cluster)
+        if look not in known:
+            others = [running[other] for other in numbers if other != number]
+            known[look] = 1.0 / times.slowdown(running[number], others)
+        paces[number] = known[look]
+    return paces

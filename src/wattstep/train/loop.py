@@ -380,6 +380,8 @@ class _Loop:
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case, where its engine tells operations.
         for _ in range(max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace):
+            if self._steps.traced_steps >= wanted:  # the schedule has traced some of the clean ones
+                break
             clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
             if self._steps.traced_steps and self._clock() + needed > until:

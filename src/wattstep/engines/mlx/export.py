@@ -76,7 +76,9 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         "after": {places[full]: out for out, full in signature.buffers_to_mutate.items()},
     }
     (folder / GRAPH).write_text(json.dumps(graph), encoding="utf-8")
-    return rewriting.applied, ("MLX computes on one thread, and tells no times of operations",)
+    return source.applied(_REWRITES), (
+        "MLX computes on one thread, and tells no times of operations",
+    )
 
 
 def _first_names(model: Any) -> Mapping[str, str]:

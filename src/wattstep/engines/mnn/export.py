@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from wattstep.engines.exported.silence import silenced
 from wattstep.engines.mnn.graph import TrainingGraph
-from wattstep.engines.mnn.library import silenced
 from wattstep.engines.torch.export.onnx_file import write_onnx
 from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+import numpy as np
 
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Look, one_by_one
 from wattstep.schedule.policies.global_threads import best_cores
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import Times
+from wattstep.schema.arrays import FloatArray, IntArray
 
 PASSES: Final = 4
 Cores = tuple[int, ...]
@@ -36,86 +38,86 @@ def cores_by_look(costs: Costs, *, joule_s: float = 0.0) -> Choice:
     if not costs.looks:
         return {}
     step = _Step.of(costs, joule_s)
-    alone = {
-        look: min(prices, key=lambda cores, prices=prices: prices[cores])  # type: ignore[misc]  # bound at once
-        for look, prices in step.prices.items()
-    }
-    starts = (dict.fromkeys(step.prices, best_cores(costs)), alone)
-    return min((step.improved(start) for start in starts), key=step.price)
+    common = step.options.index(best_cores(costs))
+    starts = (np.full(len(step.prices), common), step.prices.argmin(axis=1))
+    choice = min((step.improved(start) for start in starts), key=step.price)
+    return {look: step.options[one] for look, one in zip(step.looks, choice, strict=True)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Step:
-    """Prices of a step's operations, one after the other.
+    """Prices of a step's operations, one after the other: seconds, with those that their joules are worth.
 
     Attributes:
-        times: The performance model.
-        calls: Of each kind and shape.
-        prices: Of one call on each set of cores: seconds, with those that its joules are worth.
-        neighbours: How often another one stands before or after it.
-        change: Price of a second of changing.
+        looks: Kinds and shapes, shape (k,).
+        options: Sets of cores, shape (o,).
+        prices: Of all calls of a kind and shape, shape (k, o).
+        neighbours: How often a kind and shape stands beside another, shape (k, k).
+        changes: Of a change from one set of cores to another, shape (o, o).
     """
 
-    times: Times
-    calls: Counter[Look]
-    prices: Mapping[Look, Mapping[Cores, float]]
-    neighbours: Mapping[Look, Counter[Look]]
-    change: float
+    looks: tuple[Look, ...]
+    options: list[Cores]
+    prices: FloatArray
+    neighbours: FloatArray
+    changes: FloatArray
 
     @classmethod
     def of(cls, costs: Costs, joule_s: float) -> _Step:
-        neighbours: dict[Look, Counter[Look]] = defaultdict(Counter)
+        machine = costs.machine
+        examples = {look: task for task, look in enumerate(costs.looks)}
+        numbers = {look: number for number, look in enumerate(examples)}
+        options = [
+            tuple(machine.cores(cluster))[:threads]
+            for cluster in machine.cpus()
+            for threads in range(1, machine.clusters[cluster].cores + 1)
+        ]
+        tables = [
+            np.concatenate([costs.table(task, cluster) for cluster in machine.cpus()])
+            for task in examples.values()
+        ]
+        if len(machine.cpus()) > 1:
+            options.append(costs.cpu_cores)
+            tables = [
+                np.append(table, costs.spanning(task))
+                for table, task in zip(tables, examples.values(), strict=True)
+            ]
+        watts = np.array([machine.idle_w + machine.watts(cores) for cores in options])
+        calls = Counter(costs.looks)
+        neighbours = np.zeros((len(numbers), len(numbers)))
         for first, second in pairwise((*costs.looks[-1:], *costs.looks)):  # steps repeat
             if first != second:
-                neighbours[first][second] += 1
-                neighbours[second][first] += 1
-        examples = {look: task for task, look in enumerate(costs.looks)}
+                neighbours[numbers[first], numbers[second]] += 1
+                neighbours[numbers[second], numbers[first]] += 1
+        counts = range(1, max(map(len, options)) + 1)
+        switches = np.array([[costs.times.switch_s(a, b) for b in counts] for a in counts])
+        threads = np.array(list(map(len, options))) - 1
         return cls(
-            times=costs.times,
-            calls=Counter(costs.looks),
-            prices={look: _prices(costs, task, joule_s) for look, task in examples.items()},
+            looks=tuple(examples),
+            options=options,
+            prices=np.array(tables)
+            * (1 + joule_s * watts)
+            * np.array([calls[look] for look in examples])[:, None],
             neighbours=neighbours,
-            change=1 + costs.machine.idle_w * joule_s,
+            changes=(1 + machine.idle_w * joule_s) * switches[np.ix_(threads, threads)],
         )
 
-    def improved(self, choice: Choice) -> Choice:
+    def improved(self, choice: IntArray) -> IntArray:
         """A choice in which no kind and shape alone can be made cheaper, or after some passes."""
+        choice = choice.copy()
         for _ in range(PASSES):
-            previous = dict(choice)
-            for look, prices in self.prices.items():
-                choice[look] = min(
-                    [choice[look], *prices],
-                    key=lambda cores, look=look: self._price_of(look, cores, choice),  # type: ignore[misc]  # bound at once
-                )
-            if choice == previous:
+            previous = choice.copy()
+            for look in range(len(choice)):
+                beside = np.bincount(choice, self.neighbours[look], minlength=len(self.options))
+                prices = self.prices[look] + self.changes @ beside
+                best = int(prices.argmin())
+                if prices[best] < prices[choice[look]]:
+                    choice[look] = best
+            if np.array_equal(choice, previous):
                 break
         return choice
 
-    def price(self, choice: Choice) -> float:
+    def price(self, choice: IntArray) -> float:
         """Of the whole step."""
-        work = sum(self.calls[look] * self.prices[look][cores] for look, cores in choice.items())
-        return work + sum(self._changes(look, cores, choice) for look, cores in choice.items()) / 2
-
-    def _price_of(self, look: Look, cores: Cores, choice: Choice) -> float:
-        return self.calls[look] * self.prices[look][cores] + self._changes(look, cores, choice)
-
-    def _changes(self, look: Look, cores: Cores, choice: Choice) -> float:
-        return self.change * sum(
-            count * self.times.switch_s(len(cores), len(choice[other]))
-            for other, count in self.neighbours[look].items()
-        )
-
-
-def _prices(costs: Costs, task: int, joule_s: float) -> dict[Cores, float]:
-    machine = costs.machine
-    seconds = {
-        tuple(machine.cores(cluster))[:threads]: costs.seconds(task, threads, cluster)
-        for cluster in machine.cpus()
-        for threads in range(1, machine.clusters[cluster].cores + 1)
-    }
-    if len(machine.cpus()) > 1:
-        seconds[costs.cpu_cores] = costs.spanning(task)
-    return {
-        cores: alone * (1 + joule_s * (machine.idle_w + machine.watts(cores)))
-        for cores, alone in seconds.items()
-    }
+        work = self.prices[np.arange(len(choice)), choice].sum()
+        return float(work + (self.neighbours * self.changes[np.ix_(choice, choice)]).sum() / 2)

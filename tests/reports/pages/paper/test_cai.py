@@ -78,7 +78,7 @@ def test_runs_on_engines_are_lines_of_their_own_and_the_published_stand_beside()
     assert len(section["letters"]) == 2  # engines
     table = published_table("cai-time", readings)
     keys = [column.key for column in table.columns]
-    here = {}
+    here: dict[tuple[object, object], list[str]] = {}
     for row in table.rows:
         cells = dict(zip(keys, row, strict=True))
         if isinstance(shown := cells.get("here"), Shown):

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.torch.compiling import Compiling
-from wattstep.engines.torch.export.rewrites import attention
+from wattstep.engines.torch.export.rewrites import Rewriting, attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
 from wattstep.schema.exported import MOST_BATCHES, MOST_BYTES
@@ -202,6 +202,17 @@ class Source:
         arrays = self.batches.values()
         tensors = [torch.from_numpy(np.array(array[index % len(array)])) for array in arrays]
         return [each.to(kind) if each.is_floating_point() else each for each in tensors]
+
+    def applied(self, rewrites: Sequence[str]) -> list[str]:
+        """A sentence of each rewrite that takes a place in a pass of the network; a tracer may make many.
+
+        Args:
+            rewrites: Names of `rewrites.REWRITES`.
+        """
+        rewriting = Rewriting(rewrites)
+        with torch.no_grad(), _unchanged(self.network), rewriting:
+            self.network.loss(*self.batch(0))
+        return rewriting.applied
 
     @cached_property
     def parameters(self) -> list[ExportedParameter]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -438,6 +439,18 @@ def test_workers_run_on_the_cores_of_the_plan_and_the_caller_where_it_was() -> N
     assert worker.native_id is not None
     assert os.sched_getaffinity(worker.native_id) == {sorted(before)[core]}
     assert os.sched_getaffinity(0) == before
+
+
+def test_workers_end_with_their_trainer() -> None:
+    trainer = ScheduledTrainer(
+        Made(Words, [torch.tensor([1, 2, 3])] * 4), Preparation(batch_size=3), plan=on_worker(1)
+    )
+    trained(trainer, 4)
+    (worker,) = trainer.executors[0].crew
+    assert worker.is_alive()
+    del trainer
+    gc.collect()
+    assert not worker.is_alive()
 
 
 def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:

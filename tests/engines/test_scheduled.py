@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.wording import assert_says
+from tests.refusals import refused
 from torch import nn
 
 from wattstep import load, workloads
@@ -26,7 +28,6 @@ from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
 from wattstep.engines.torch.trainer import TorchTrainer
-from wattstep.errors import InvalidValueError
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
 from wattstep.schema.workload import OptimizerSettings, Preparation
@@ -283,7 +284,8 @@ def test_a_worker_that_raises_fails_the_step_as_torch_would_and_names_operation_
         plain.step()
     with pytest.raises(IndexError) as error:
         trainer.step()
-    assert_says(str(error.value), eager.value, "aten::embedding", "words", "forward")
+    assert str(error.value).startswith(str(eager.value))
+    assert {"aten::embedding", "words", "forward"} <= set(re.split(r"[ ,()]+", str(error.value)))
     plain.updates[0].optimizer.zero_grad()
     assert_same(trained(plain, 3), trained(trainer, 3))  # both go on from where they were
 
@@ -294,7 +296,7 @@ def test_other_workers_stop_where_they_would_wait_for_the_one_that_failed() -> N
         Made(Words, [good] * 4 + [bad, good]), Preparation(batch_size=3), plan=shuffled
     )
     before = trained(trainer, 4)[1]
-    with pytest.raises(IndexError, match="embedding"):
+    with pytest.raises(IndexError, match="aten::embedding"):
         trainer.step()
     after = list(trainer.model.state_dict().values())
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
@@ -329,7 +331,7 @@ def test_a_batch_of_another_shape_is_refused() -> None:
     batches = [torch.tensor([1, 2, 3])] * 4 + [torch.tensor([1, 2])]
     trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
     trained(trainer, 4)
-    with pytest.raises(InvalidValueError, match=r"\(2,\).*\(3,\)"):
+    with refused("another-batch", (2,), (3,)):
         trainer.step()
 
 
@@ -359,20 +361,15 @@ class Grows(Asks):
 
 
 @pytest.mark.parametrize(
-    ("model", "reason"),
-    [
-        (Asks, "_local_scalar_dense .* in Asks"),
-        (Lists, "tolist .* in Lists"),
-        (Grows, "aten::mul in Grows"),
-    ],
+    ("model", "operation"),
+    [(Asks, "_local_scalar_dense"), (Lists, "tolist"), (Grows, "aten::mul")],
 )
 def test_what_depends_on_values_is_refused_with_operation_and_layer(
-    model: Any, reason: str
+    model: Any, operation: str
 ) -> None:
-    made = Made(lambda: nn.Sequential(model()), [torch.ones(3, 4)] * 4)
-    trainer = ScheduledTrainer(made, Preparation(batch_size=3))
-    reason = reason.replace(model.__name__, "0")
-    with pytest.raises(InvalidValueError, match=reason):
+    batches = [torch.ones(3, 4)] * 4
+    trainer = ScheduledTrainer(Made(model, batches), Preparation(batch_size=3))
+    with refused("not-schedulable", "made", operation, model.__name__):
         trained(trainer, 4)
 
 
@@ -381,7 +378,7 @@ def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
     trainer = ScheduledTrainer(
         TorchWorkload(workloads.find("seq2seq")), Preparation(batch_size=1), threads=1
     )
-    with pytest.raises(InvalidValueError, match=r"seq2seq.*_pack_padded_sequence"):
+    with refused("not-schedulable", "seq2seq", "_pack_padded_sequence"):
         trained(trainer, 3)
 
 
@@ -397,7 +394,7 @@ def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
 def test_what_plans_are_not_for_is_refused(
     options: dict[str, Any], how: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=f"--policy and {named}:"):
+    with refused("not-schedulable", "--policy", named):
         ScheduledTrainer(
             TorchWorkload(workloads.find("lenet")), Preparation(batch_size=1, **options), **how
         )
@@ -413,17 +410,17 @@ def test_plans_that_cannot_be_carried_out_here_are_refused() -> None:
     cores = os.sched_getaffinity(0)
     first, second = (Placed(task=number, worker=0, threads=1) for number in range(2))
     check(*plan_of(first, second))
-    refused = [
-        ((first,), 1, "each of 2 tasks once"),
-        ((first, replace(second, worker=1)), 1, "beyond these"),
-        ((second, first), 1, "waits for itself"),
-        ((first, replace(second, threads=len(cores) + 1)), 1, f"may use {len(cores)} cores"),
-        ((first, second), len(cores) + 1, f"may use {len(cores)} cores"),
-        ((first, replace(second, threads=0)), 1, "at least 1 thread"),
-        ((first, replace(second, cores=(4096,))), 1, r"on cores \[4096\]"),
+    wrong: list[tuple[tuple[Placed, ...], int, str, object]] = [
+        ((first,), 1, "invalid-schedule", 2),
+        ((first, replace(second, worker=1)), 1, "invalid-schedule", 1),
+        ((second, first), 1, "invalid-schedule", ""),
+        ((first, replace(second, threads=0)), 1, "invalid-schedule", ""),
+        ((first, replace(second, threads=len(cores) + 1)), 1, "too-many-threads", len(cores)),
+        ((first, second), len(cores) + 1, "too-many-threads", len(cores)),
+        ((first, replace(second, cores=(4096,))), 1, "refused-affinity", 4096),
     ]
-    for placed, workers, reason in refused:
-        with pytest.raises(InvalidValueError, match=reason):
+    for placed, workers, id, named in wrong:
+        with refused(id, named):
             check(*plan_of(*placed, workers=workers))
 
 
@@ -444,6 +441,18 @@ def test_workers_run_on_the_cores_of_the_plan_and_the_caller_where_it_was() -> N
     assert os.sched_getaffinity(0) == before
 
 
+def test_workers_end_with_their_trainer() -> None:
+    trainer = ScheduledTrainer(
+        Made(Words, [torch.tensor([1, 2, 3])] * 4), Preparation(batch_size=3), plan=on_worker(1)
+    )
+    trained(trainer, 4)
+    (worker,) = trainer.executors[0].crew
+    assert worker.is_alive()
+    del trainer
+    gc.collect()
+    assert not worker.is_alive()
+
+
 def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
     batches = [torch.tensor([1, 2, 3])] * 4
     trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
@@ -454,9 +463,8 @@ def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
     # Seen by the worker alone: a process whose cores were taken away after the plan was made.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda process: {4096})
-        with pytest.raises(InvalidValueError, match="cores \\[0\\]") as error:
+        with refused("refused-affinity", [0]):
             executor.step([batches[0]])
-    assert error.value.id == "refused-affinity"
     executor.close()
 
 

@@ -228,12 +228,14 @@ class TorchThreads:
         layouts = [self._captured.layouts[slot] for slot in self._captured.given]
         if len(batch) != len(layouts):
             raise InvalidValueError(
-                f"a batch of {len(batch)} tensors, where one of {len(layouts)} was captured"
+                f"a batch of {len(batch)} tensors, where one of {len(layouts)} was captured",
+                id="another-batch",
             )
         for tensor, layout in zip(batch, layouts, strict=True):
             if tensor.shape != layout.shape or tensor.stride() != layout.strides:
                 raise InvalidValueError(
-                    f"a batch of {tuple(tensor.shape)}, where one of {layout.shape} was captured"
+                    f"a batch of {tuple(tensor.shape)}, where one of {layout.shape} was captured",
+                    id="another-batch",
                 )
 
     def _write(self, *, traced: bool) -> Program:
@@ -253,9 +255,13 @@ def check(graph: TaskGraph, schedule: Schedule) -> None:
     """
     count = len(graph.tasks)
     if sorted(placed.task for placed in schedule.placed) != list(range(count)):
-        raise InvalidValueError(f"a plan must place each of {count} tasks once")
+        raise InvalidValueError(
+            f"a plan must place each of {count} tasks once", id="invalid-schedule"
+        )
     if not all(0 <= placed.worker < schedule.workers for placed in schedule.placed):
-        raise InvalidValueError(f"a plan of {schedule.workers} workers places tasks beyond these")
+        raise InvalidValueError(
+            f"a plan of {schedule.workers} workers places tasks beyond these", id="invalid-schedule"
+        )
     in_order(graph, schedule)
     cores = os.sched_getaffinity(0)
     most = max((placed.threads for placed in schedule.placed), default=1)
@@ -265,7 +271,7 @@ def check(graph: TaskGraph, schedule: Schedule) -> None:
             id="too-many-threads",
         )
     if any(placed.threads < 1 for placed in schedule.placed):
-        raise InvalidValueError("a task needs at least 1 thread")
+        raise InvalidValueError("a task needs at least 1 thread", id="invalid-schedule")
     beyond = {core for placed in schedule.placed for core in placed.cores if core >= len(cores)}
     if beyond:
         raise InvalidValueError(

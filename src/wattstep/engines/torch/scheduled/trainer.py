@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +85,7 @@ class ScheduledTrainer(TorchTrainer):
         self._updated: dict[int, int] = {}  # how often, by the update's identity
         self._recordings: dict[int, list[Recording]] = {}
         self._executors: dict[int, TorchThreads] = {}
+        weakref.finalize(self, _close, self._executors).atexit = False  # workers end with it
 
     @property
     def executors(self) -> list[TorchThreads]:
@@ -99,9 +101,7 @@ class ScheduledTrainer(TorchTrainer):
     def load(self, path: Path) -> None:
         """As `Trainer.load`; optimizers have other state then, so the next steps show anew what they consist of."""
         super().load(path)
-        for executor in self._executors.values():
-            executor.close()
-        self._executors.clear()
+        _close(self._executors)
         self._recordings.clear()
 
     def take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
@@ -190,6 +190,13 @@ class ScheduledTrainer(TorchTrainer):
                 for tensor in tensors_in(state):
                     layers[tensor.untyped_storage()._cdata] = of_parameter.get(id(parameter), "")
         return layers
+
+
+def _close(executors: dict[int, TorchThreads]) -> None:
+    """Ends the workers of all."""
+    for executor in executors.values():
+        executor.close()
+    executors.clear()
 
 
 def _check(

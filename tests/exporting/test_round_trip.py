@@ -195,7 +195,14 @@ def test_a_round_trip_keeps_marks_updates_waits_kinds_of_steps_and_what_is_left_
 
 # Figures of a run, and of an operation, as docs/exporting.md lists them.
 COMES_BACK = frozenset(
-    {"step_time", "throughput", "gpu_time", "trace_inflation", "correction_residual", "operations_share"}
+    {
+        "step_time",
+        "throughput",
+        "gpu_time",
+        "trace_inflation",
+        "correction_residual",
+        "operations_share",
+    }
 )
 STAYS = frozenset(
     {"mean_power", "energy_per_step", "energy_per_sample", "recorded_energy",

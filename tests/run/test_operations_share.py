@@ -23,9 +23,7 @@ def test_operations_add_up_to_their_share_and_the_rests_to_the_other(tmp_path: P
             Worked(name="other", step=step, start=begin + 10, end=begin + 12, thread=2),
         )
     ]
-    made = import_made(
-        tmp_path / "r", {"from": ["trace.json"]}, steps=steps, operations=operations
-    )
+    made = import_made(tmp_path / "r", {"from": ["trace.json"]}, steps=steps, operations=operations)
     run = load(made)
     share = run.metrics()["operations_share"]
     assert share.value == pytest.approx(19 / 20)

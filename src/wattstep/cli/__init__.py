@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "fits": "wattstep.cli.fits:fits",
         "predict": "wattstep.cli.predict:predict",
         "plan": "wattstep.cli.plan:plan",
+        "tune": "wattstep.cli.tune:tune",
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",

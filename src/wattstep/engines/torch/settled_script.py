@@ -119,5 +119,3 @@ def _follow_losses(tell: Callable[[float], None]) -> None:
         return plain(tensors, *args, **named)
 
     torch.autograd.backward = backward  # type: ignore[assignment]
-
-

@@ -21,7 +21,9 @@ _KEEPING: Final = MappingProxyType(
         "MALLOC_TOP_PAD_": str(64 << 20),
     }
 )
-_HUGE: Final = MappingProxyType({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"})  # glibc 2.35 and later
+_HUGE: Final = MappingProxyType(
+    {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+)  # glibc 2.35 and later
 _HUGE_PAGES: Final = "sys/kernel/mm/transparent_hugepage/enabled"
 _LIBRARIES: Final = MappingProxyType(
     {

@@ -92,9 +92,7 @@ class Trained:
     def _recorder(self, place: Path, trace: str) -> tuple[Recorder, Callable[[], None]]:
         """A recorder that has begun, and a step under it."""
         trainer = self.trainer
-        recorder = Recorder(
-            place, trace=trace, model=trainer.model, engine=trainer.engine
-        ).start()
+        recorder = Recorder(place, trace=trace, model=trainer.model, engine=trainer.engine).start()
         marked = recorder.steps
 
         def step() -> None:
@@ -184,9 +182,7 @@ def table(measured: list[dict[str, Any]], options: argparse.Namespace) -> Iterat
         if "failed" in each:
             yield f"| {each['engine']} | {each['failed']} |" + " |" * (len(heads) - 2)
             continue
-        costs = [
-            shown(each[trace][kind]) for trace in MODES for kind in ("recorded", "control")
-        ]
+        costs = [shown(each[trace][kind]) for trace in MODES for kind in ("recorded", "control")]
         if "share" in each:
             rests = ", ".join(f"{name} {share:.1%}" for name, share in each["rests"].items())
             adds = (f"{each['share']:.1%}", rests, f"{each['stamped']:.1%}")
@@ -211,7 +207,10 @@ def in_children() -> list[dict[str, Any]]:
     for name in ALL:
         given = [name if each == "all" else each for each in sys.argv[1:]]
         done = subprocess.run(
-            [sys.executable, __file__, *given, "--json"], stdout=subprocess.PIPE, text=True, check=False
+            [sys.executable, __file__, *given, "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         lines = done.stdout.strip().splitlines()
         failed = {"engine": name, "failed": f"ended with {done.returncode}"}

@@ -69,7 +69,7 @@ class MadeBench:
         spread = 1 + self._noise * self._random.normal(size=ask.steps)
         moved = sum(self._curves.get(name, 0.0) for name, _ in ask.candidate.changes)
         rounding = 1e-7 if ask.nudged else 0.0
-        losses = {index: 2.0 + moved + rounding for index in range(ask.steps if ask.begin else 0)}
+        losses = dict.fromkeys(range(ask.steps if ask.begin else 0), 2.0 + moved + rounding)
         return Turn(
             seconds=tuple(step_s * np.maximum(spread, 0.1)),
             losses=losses,

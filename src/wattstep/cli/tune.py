@@ -16,7 +16,7 @@ from wattstep.errors import InvalidValueError
 
 
 @with_settings(
-    "batch", "goal", "memory_limit", "allow", "threads", "cores", "engine", "precision", "accumulate",
+    "batch", "goal", "memory_limit", "allow", "turn", "threads", "cores", "engine", "precision", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload", "classes", "image_size", "seed",
     "data_dir", "power_model", "step_marker", "module", "snippet", "out", "json", "quiet",
 )  # fmt: skip
@@ -49,6 +49,14 @@ def tune(
             metavar="NAME,...",
         ),
     ] = "",
+    turn: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="What is turned: threads, channels-last, optimizer-kernel, precision, allocator, compile, "
+            "interop-threads, cores, loader-workers. [default: all that can be]",
+            metavar="NAME,...",
+        ),
+    ] = None,
     threads: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -93,7 +101,7 @@ def tune(
     from wattstep.cli.screen import screen
     from wattstep.engines import find
     from wattstep.store.files import new_name
-    from wattstep.tune.space import parse_allowed
+    from wattstep.tune.space import parse_allowed, parse_turned
     from wattstep.tune.tuning import GOALS, Question, check_given
     from wattstep.tune.tuning import tune as search
 
@@ -111,6 +119,7 @@ def tune(
         limit=find_memory_limit(memory_limit),
         allow=parse_allowed(allow),
         given=tried,
+        turned=parse_turned(turn),
     )
     folder = out or Path("tunes", new_name(Path(question.name).stem))
     try:
@@ -125,7 +134,7 @@ def tune(
 
         dump(report.to_dict(), sys.stdout)
         return
-    from wattstep.report.terminal.tune import print_tune
+    from wattstep.cli.tune_screen import print_tune
 
     print_tune(report, screen(), snippet=snippet)
 

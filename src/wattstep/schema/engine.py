@@ -485,6 +485,7 @@ class Engine(Protocol):
 
     def restore_random_state(self, state: Any) -> None:
         """Puts back what `random_state` gave."""
+        return None
 
     def settle_script(self, script: ScriptTuning) -> None:
         """Puts settings into somebody's own script, for as long as the process lives; the framework is loaded.

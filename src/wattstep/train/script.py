@@ -27,7 +27,7 @@ from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.store.shareable import shareable
-from wattstep.train.child.allocators import find_allocator
+from wattstep.train.allocators import find_allocator
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 from wattstep.train.environment.device_state import check_cores

@@ -33,7 +33,7 @@ from wattstep.schema.workload import (
     Preparation,
     check_processing,
 )
-from wattstep.train.child.allocators import find_allocator
+from wattstep.train.allocators import find_allocator
 from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time

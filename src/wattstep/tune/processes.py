@@ -19,7 +19,7 @@ from typing import Any, Final
 from wattstep.errors import WattstepError
 from wattstep.schema.figure import Status
 from wattstep.schema.processes import child_command, ending_words, outwait, readable
-from wattstep.train.child.allocators import find_allocator
+from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import SILENT_S, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.environment.device_state import parse_cores
@@ -60,7 +60,7 @@ class SeatedProcess:
         environment: Mapping[str, str],
     ) -> None:
         self._cage = cage
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._reading, writing = os.pipe()
         guard: dict[str, Any] = {**cage.guard, "parent": os.getpid()}
         if cores is not None:
@@ -266,7 +266,7 @@ class ScriptBench:
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
         changes = dict(ask.candidate.changes)
-        cores, allocator = changes.pop("cores", None), changes.pop("allocator", None)
+        cores = changes.get("cores")
         document = {
             "script": self._settings.script,
             "module": self._settings.module,
@@ -278,7 +278,7 @@ class ScriptBench:
             "most_s": ask.most_s,
         }
         try:
-            environment = script_environment(dict(ask.candidate.changes))
+            environment = script_environment(changes)
             with enforced(self._limit) as cage:
                 process = SeatedProcess(
                     "wattstep.tune.script_turn:main",

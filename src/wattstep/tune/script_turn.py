@@ -8,6 +8,7 @@ import random
 import resource
 import sys
 import time
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from wattstep import engines
@@ -28,6 +29,10 @@ class _Unmarked(Phases):
     by_hand = False
 
 
+def _passed_over(*_: Any, **__: Any) -> None:
+    """What nobody here wants to know."""
+
+
 class StepCounter(Listener):
     """Stamps the ends of steps, and ends the process after the last that is asked for.
 
@@ -40,6 +45,10 @@ class StepCounter(Listener):
 
     phases = _Unmarked()
     tracing = False
+    data_begins = data_ends = forward_begins = forward_ends = _passed_over
+    backward_begins = backward_ends = graph_begins = no_gradients_end = _passed_over
+    clipping_begins = clipping_ends = optimizer_begins = optimizer_ends = _passed_over
+    clearing_begins = clearing_ends = model_found = profiler_found = _passed_over
 
     def __init__(self, warm: int, steps: int, most_s: float, descriptor: int) -> None:
         self._warm, self._steps, self._most_s = warm, steps, most_s
@@ -63,8 +72,7 @@ class StepCounter(Listener):
 
     def tell(self) -> NoReturn:
         """Writes the answer and ends the process, whatever the script would do then."""
-        pairs = zip(self._ends[self._warm :], self._ends[self._warm + 1 :])
-        seconds = [end - begin for begin, end in pairs]
+        seconds = [end - begin for begin, end in pairwise(self._ends[self._warm :])]
         answer: dict[str, Any] = {
             "seconds": seconds,
             "losses": self._losses,

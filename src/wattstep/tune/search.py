@@ -472,7 +472,7 @@ class Search:
             chosen=first if first is not None and (first.ratio.high or math.inf) < 1 else None,
             measured=tuple(measured),
             seen={each: math.exp(self._against_default(each)) for each in self._scores},
-            refused={each: why for each, why in self._refused.items()},
+            refused=dict(self._refused),
             compared=compared,
             steps=self._steps,
         )

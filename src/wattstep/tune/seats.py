@@ -111,7 +111,7 @@ class Seats:
 
     def _begun(self, settings: TrainingSettings, *, nudged: bool) -> _Seat:
         random.seed(settings.seed)
-        np.random.seed(settings.seed)  # noqa: NPY002 (a workload may use it)
+        np.random.seed(settings.seed)
         trainer = self._engine.prepare(
             workloads.find(settings.workload),
             settings.preparation,
@@ -124,11 +124,11 @@ class Seats:
         return _Seat(trainer=trainer, states=())
 
     def _states(self) -> tuple[Any, ...]:
-        return (random.getstate(), np.random.get_state(), self._engine.random_state())  # noqa: NPY002
+        return (random.getstate(), np.random.get_state(), self._engine.random_state())
 
     def _restore(self, states: tuple[Any, ...]) -> None:
         random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
+        np.random.set_state(states[1])
         self._engine.restore_random_state(states[2])
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.figure import Missing
+from wattstep.schema.settings import option_of
 from wattstep.schema.workload import GPU_PRECISIONS, OPTIMIZER_KERNELS
-from wattstep.train.child.allocators import ALLOCATORS, find_allocator
+from wattstep.train.allocators import ALLOCATORS, find_allocator
+from wattstep.train.settings import TrainingSettings
 
 Value = bool | int | str
+_FIELDS: Final = frozenset(each.name for each in fields(TrainingSettings))
 ALLOWED: Final = ("precision", "losses")  # what a user may allow although it changes what is learnt
 
 
@@ -30,6 +33,7 @@ class Place:
         script: Whether somebody's own script trains.
         allow: Of `ALLOWED`, what the user allows.
         given: Values that the user names, by knob, in place of those that are found here.
+        turned: Knobs that are turned.
     """
 
     cores: tuple[int, ...]
@@ -42,6 +46,7 @@ class Place:
     script: bool = False
     allow: frozenset[str] = frozenset()
     given: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    turned: frozenset[str] = field(default_factory=lambda: frozenset(knob.name for knob in KNOBS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,15 @@ class Knob:
     words: Callable[[Any], str]
     values: Callable[[Place], tuple[Value, ...] | Missing]
     of_process: bool = False
+
+    @property
+    def option(self) -> str:
+        """As users write it."""
+        return (
+            option_of(TrainingSettings, self.name)
+            if self.name in _FIELDS
+            else self.name.replace("_", "-")
+        )
 
 
 def _threads(place: Place) -> tuple[Value, ...] | Missing:
@@ -126,7 +140,7 @@ def _number(words: str) -> Callable[[Any], str]:
 
 
 # A new knob is a field of the settings and a line here.
-KNOBS: Final = (
+KNOBS: Final[tuple[Knob, ...]] = (
     Knob(name="threads", words=_number("{} thread{}"), values=_threads),
     Knob(name="channels_last", words=lambda value: "channels last", values=_switch("channels_last")),
     Knob(name="optimizer_kernel", words=_number("{} optimizer"), values=_kernels),
@@ -174,12 +188,34 @@ def searched(place: Place) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]
     tried: dict[str, tuple[Value, ...]] = {}
     left_out: dict[str, str] = {}
     for knob in KNOBS:
+        if knob.name not in place.turned:
+            left_out[knob.name] = "it is not among --turn"
+            continue
         values = place.given.get(knob.name) or knob.values(place)
         if isinstance(values, Missing):
             left_out[knob.name] = str(values)
         else:
             tried[knob.name] = values
     return tried, left_out
+
+
+def parse_turned(text: str | None) -> frozenset[str]:
+    """Names of knobs from "threads,channels-last"; all of them for None.
+
+    Raises:
+        InvalidValueError: There is no such knob.
+    """
+    known = {knob.option: knob.name for knob in KNOBS}
+    if text is None:
+        return frozenset(known.values())
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise InvalidValueError(
+            f"--turn {', '.join(unknown) or repr(text)}: there are {', '.join(known)}",
+            id="unknown-knob",
+        )
+    return frozenset(known[name] for name in names)
 
 
 def parse_allowed(text: str) -> frozenset[str]:

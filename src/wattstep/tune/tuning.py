@@ -25,7 +25,7 @@ from wattstep.tune.folder import PLAN, KeptBench, TuneFolder
 from wattstep.tune.processes import ScriptBench, WorkloadBench
 from wattstep.tune.search import Ask, Bench, Goal, Measured, Search, Tell, Tuned, Turn
 from wattstep.tune.snippet import snippet_of
-from wattstep.tune.space import Place, Value, searched
+from wattstep.tune.space import Place, Value, parse_turned, searched
 
 GOALS: Final = ("time", "energy")
 SCRIPT_OPTIONS: Final = ("channels_last", "compiled", "optimizer_kernel", "interop_threads")
@@ -43,6 +43,7 @@ class Question:
         limit: Of memory.
         allow: As `Place.allow`.
         given: As `Place.given`.
+        turned: As `Place.turned`.
     """
 
     settings: TrainingSettings | ProfileSettings
@@ -50,6 +51,7 @@ class Question:
     limit: MemoryLimit | None = None
     allow: frozenset[str] = frozenset()
     given: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    turned: frozenset[str] = field(default_factory=lambda: parse_turned(None))
 
     @property
     def name(self) -> str:
@@ -67,6 +69,7 @@ class Question:
             "goal": self.goal,
             "memory_limit": None if self.limit is None else self.limit.size,
             "allow": sorted(self.allow),
+            "turned": sorted(self.turned),
             "given": {name: list(values) for name, values in self.given.items()},
         }
 
@@ -147,10 +150,9 @@ def tune(
         InvalidValueError: It cannot be tuned, or the folder is another's.
         RecordingError: The folder cannot be written.
     """
-    settings = question.settings
-    trained = isinstance(settings, TrainingSettings)
-    asked = question.document()
-    with TuneFolder(out, asked, settings.processor if trained else "cpu", warn) as folder:
+    workload = question.settings if isinstance(question.settings, TrainingSettings) else None
+    processor = "cpu" if workload is None else workload.processor
+    with TuneFolder(out, question.document(), processor, warn) as folder:
         place, crowded = _place(question, folder)
         if crowded is not None:
             warn(crowded)
@@ -168,8 +170,8 @@ def tune(
         write_tuned(
             plan,
             name=question.name,
-            script=not trained,
-            settings={**(_own(settings) if trained else {}), **changes},
+            script=workload is None,
+            settings={**({} if workload is None else _own(workload)), **changes},
             tuned={
                 "keep_the_default": tuned.chosen is None,
                 "goal": tuned.goal,
@@ -178,8 +180,8 @@ def tune(
         )
     return TuneReport(
         name=question.name,
-        script=not trained,
-        batch_size=settings.batch_size if trained else None,
+        script=workload is None,
+        batch_size=None if workload is None else workload.batch_size,
         tuned=tuned,
         left_out=left_out,
         notes=notes,
@@ -290,6 +292,7 @@ def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
         script=not isinstance(settings, TrainingSettings),
         allow=question.allow,
         given=question.given,
+        turned=question.turned,
     )
     return place, too_many_threads(threads, len(cores), others, "fewer are tried: {}")
 

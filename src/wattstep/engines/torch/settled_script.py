@@ -59,7 +59,7 @@ def _settle_loaders(workers: int) -> None:
             named.setdefault("persistent_workers", workers > 0)
         construct(loader, *args, **named)
 
-    DataLoader.__init__ = made  # type: ignore[method-assign]
+    DataLoader.__init__ = made  # type: ignore[method-assign,assignment]
 
 
 _STEPS = 2
@@ -118,4 +118,4 @@ def _follow_losses(tell: Callable[[float], None]) -> None:
         tell(float(first.detach().sum()))
         return plain(tensors, *args, **named)
 
-    torch.autograd.backward = backward  # type: ignore[assignment]
+    torch.autograd.backward = backward

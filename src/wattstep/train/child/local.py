@@ -12,7 +12,7 @@ from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
 from wattstep.schema.processes import ChildNews, ending_words
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
-from wattstep.train.child.allocators import find_allocator
+from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import GuardedChild
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog

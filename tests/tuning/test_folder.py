@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.refusals import refused
 from tests.tuning.made import MadeBench
+from tests.wording import assert_says
 
 from wattstep.tune.folder import TURNS, KeptBench, TuneFolder
 from wattstep.tune.search import Ask, Search, Turn
@@ -53,7 +54,7 @@ def test_a_killed_tune_goes_on_where_it_stopped(tmp_path: Path, turns: int) -> N
     assert again == answer
     assert len(second.asks) == len(whole.asks) - turns
     (line,) = said
-    assert "cannot be read: that turn is measured again" in line
+    assert_says(line, TURNS, f"line {turns + 1}")
     third = MadeBench(FACTORS)
     with opened(tmp_path) as folder:
         assert Search(VALUES, KeptBench(folder, third)).run() == answer

@@ -120,7 +120,13 @@ def write_plan(plan: Plan, path: Path, *, classes: int | None, image_size: int |
 
 
 def write_tuned(
-    path: Path, *, name: str, script: bool, settings: Mapping[str, Any], tuned: Mapping[str, Any]
+    path: Path,
+    *,
+    name: str,
+    script: bool,
+    settings: Mapping[str, bool | int | str],
+    goal: str,
+    ratio: Figure | None,
 ) -> None:
     """Writes settings that were tuned here, in the same format.
 
@@ -129,7 +135,8 @@ def write_tuned(
         name: Of the workload, or of the script.
         script: Which of them it is.
         settings: As `PlanFile.settings`.
-        tuned: What they gain, JSON-ready.
+        goal: What is the less the better.
+        ratio: Of that to the default's; None: the default is to be kept.
 
     Raises:
         RecordingError: The file cannot be written.
@@ -139,7 +146,11 @@ def write_tuned(
         "wattstep": VERSION,
         "script" if script else "workload": name,
         "settings": dict(settings),
-        "tuned": dict(tuned),
+        "tuned": {
+            "goal": goal,
+            "keep_the_default": ratio is None,
+            "ratio": None if ratio is None else ratio.to_dict(),
+        },
     }
     _write(path, document)
 

@@ -161,22 +161,29 @@ def script_environment(tuned: Mapping[str, bool | int | str]) -> dict[str, str]:
     }
 
 
-def settle_script(tuned: Mapping[str, Any], refuse: Callable[[WattstepError], None]) -> None:
+def tuning_of(tuned: Mapping[str, bool | int | str]) -> ScriptTuning:
+    """Settings that are put into a script; those of its process alone are passed over."""
+    own: dict[str, Any] = {
+        name: value for name, value in tuned.items() if name not in ("cores", "allocator")
+    }
+    return ScriptTuning(**own)
+
+
+def settle_script(tuning: ScriptTuning, refuse: Callable[[WattstepError], None]) -> None:
     """Has the default engine put settings into the script as soon as its framework is loaded.
 
     Args:
-        tuned: Fields of `ScriptTuning`; those of its process are passed over.
+        tuning: The settings.
         refuse: Told what cannot be put in.
     """
-    own = {name: value for name, value in tuned.items() if name not in ("cores", "allocator")}
 
     def settle() -> None:
         try:
-            engines.find(engines.DEFAULT).settle_script(ScriptTuning(**own))
+            engines.find(engines.DEFAULT).settle_script(tuning)
         except WattstepError as error:
             refuse(error)
 
-    if own:
+    if tuning != ScriptTuning():
         after_import(engines.DEFAULT, settle)
 
 
@@ -235,7 +242,7 @@ def main() -> None:
         MARKED_OTHERWISE,
     )
     engines.listen_to_script(script, settings.step_marker)
-    settle_script(settings.tuned, _refuse)
+    settle_script(tuning_of(settings.tuned), _refuse)
     code = run_script(settings.script, settings.arguments, recorder.note, module=settings.module)
     script.close(interrupted=code == INTERRUPTED)
     # The script's own interpreter would end here: what it registered runs, then its exit code.

@@ -8,6 +8,7 @@ import random
 import resource
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
@@ -16,7 +17,7 @@ from wattstep.engines.after_import import after_import
 from wattstep.schema.engine import Listener, Phases
 from wattstep.schema.processes import refusal_news
 from wattstep.train.running import run_script
-from wattstep.train.script import settle_script
+from wattstep.train.script import settle_script, tuning_of
 
 SEED: Final = 0  # of what the script draws before it seeds anything itself
 NO_TRAINING: Final = "no training step was seen: no optimizer made a step in this process"
@@ -105,7 +106,7 @@ def main() -> int:
     engines.listen_to_script(counter, asked["marker"])
     after_import(engines.DEFAULT, lambda: sys.modules[engines.DEFAULT].manual_seed(SEED))
     settle_script(
-        {**asked["changes"], "on_loss": counter.take_loss},
+        replace(tuning_of(asked["changes"]), on_loss=counter.take_loss),
         lambda error: counter.refuse(dict(refusal_news(error))),
     )
     notes: list[str] = []

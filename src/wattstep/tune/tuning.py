@@ -172,11 +172,8 @@ def tune(
             name=question.name,
             script=workload is None,
             settings={**({} if workload is None else _own(workload)), **changes},
-            tuned={
-                "keep_the_default": tuned.chosen is None,
-                "goal": tuned.goal,
-                "ratio": tuned.chosen.ratio.to_dict() if tuned.chosen else None,
-            },
+            goal=question.goal,
+            ratio=tuned.chosen.ratio if tuned.chosen else None,
         )
     return TuneReport(
         name=question.name,

@@ -50,7 +50,8 @@ WHY: Final = """
 is TensorFlow of 2019, which runs a graph and fills memory in advance; predictions are for torch 1.6, fitted to CNNs \
 at 224 px, which starts each operation from Python. That is why small steps (deep RL, SqueezeNet, AlexNet) are \
 predicted longer, and why what is the same at each batch size is more of them: energy and time then grow less \
-from batch 4 to 64. VGG16 and AlexNet at 32 px are mostly the update of large matrices, which does not grow at all.
+from batch 4 to 64. A step of deep RL is predicted with what it plays for its samples (163 operations that the host \
+starts, 23 ms whatever the batch); whether the paper's has that it does not say. VGG16 and AlexNet at 32 px are mostly the update of large matrices, which does not grow at all.
 - **GPU beside CPU.** The device's file takes what its GPU and CPU draw in stress tests, both estimates from lines of \
 tegrastats; that 1.5 cores are busy starting kernels is an assumption. The published ratio of 4 says that \
 the GPU's power is taken too low, the CPU's too high, or both: 57 % of the system for the GPU says the former.

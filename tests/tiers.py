@@ -74,6 +74,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_operations_add_up.py": "exports networks, and records trainings of them",
         "engines/test_fake_tensors.py": "torch's fake tensors, which load its compiler",
+        "engines/test_task_capture.py": "captures networks",
         "engines/test_torch_capture.py": "captures networks",
         "engines/test_torch_compile.py::test_engine_and_option_are_one_configuration_which_tells_what_compiling_took": (
             "compiles models"

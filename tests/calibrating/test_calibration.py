@@ -26,6 +26,7 @@ from wattstep.train.calibration.fitting import (
     fit,
     fit_memory,
     fit_time,
+    operations_alone,
     parallel_share,
     peak_of,
     seconds_of,
@@ -99,6 +100,21 @@ def test_memory_beside_tensors_is_found(probes: list[Probe]) -> None:
 def test_the_time_of_a_training_that_the_fit_never_saw(probes: list[Probe]) -> None:
     kinds, step = fit_time(probes[:4])
     assert seconds_of(probes[4], kinds, step) == pytest.approx(probes[4].seconds, rel=0.05)
+
+
+def test_what_timing_an_operation_adds_is_none_of_its_time(probes: list[Probe]) -> None:
+    clock = 2e-6
+    timed = [
+        replace(one, rows=tuple((*row[:-1], row[-1] + clock) for row in one.rows)) for one in probes
+    ]
+    for one, alone in zip(probes, operations_alone(timed), strict=True):
+        assert alone == pytest.approx(one.operation_seconds)
+
+
+def test_operations_that_take_less_than_a_step_are_left_as_they_are(probes: list[Probe]) -> None:
+    slow = [replace(one, steps=(2 * one.seconds,)) for one in probes]
+    for one, alone in zip(slow, operations_alone(slow), strict=True):
+        assert alone == pytest.approx(one.operation_seconds)
 
 
 def test_the_least_step_counts(probes: list[Probe]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from tests.comparison.made import recorded
 from tests.matrix.answers import Caller
 
 from wattstep.cli.progress import TrainingProgress, Warned
+from wattstep.errors import InvalidValueError
 from wattstep.recorded.series import NO_SENSOR
+from wattstep.train.loop import Progress
 
 ABSENT = {
     "thermal": "no thermal zone below /sys/class/thermal on this machine",
@@ -102,3 +105,18 @@ def test_a_warning_is_said_once_and_in_quiet_not_beside_a_result_that_has_it(
     err = capsys.readouterr().err
     assert err.count("other programs") == (not quiet)
     assert err.count("disk is slow") == 1
+
+
+def test_what_is_refused_at_once_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with suppress(InvalidValueError), TrainingProgress("made", quiet=False) as progress:
+        progress.update(Progress(stage="preparing"))
+        progress.warn("the disk is slow")
+        raise InvalidValueError("no such optimizer")
+    assert capsys.readouterr().err == ""  # the refusal itself is the command's to say
+    with TrainingProgress("made", quiet=False) as progress:
+        progress.update(Progress(stage="preparing"))
+        progress.warn("the disk is slow")
+        progress.update(Progress(stage="training", share=0.5, steps=3))
+    assert capsys.readouterr().err.splitlines() == [
+        "made: preparing (0 %)", "wattstep: warning: the disk is slow", "made: training, step 3 (50 %)",
+    ]  # fmt: skip

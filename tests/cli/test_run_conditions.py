@@ -104,7 +104,7 @@ def test_a_run_with_idle_time_says_so_and_has_it_outside_of_its_steps(tmp_path: 
         (
             ["--target", "adb:emulator-5554"],
             "no-engine-on-phone",
-            "wattstep profile --target adb://SERIAL COMMAND",
+            "wattstep engines export",
         ),
         (
             ["--target", "emulate:jetson-tx2,heat=8", "--ambient", "30"],

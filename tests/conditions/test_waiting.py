@@ -180,8 +180,8 @@ def test_idle_time_is_a_rest_of_its_own_length(tmp_path: Path) -> None:
 
 
 def test_a_real_recorder_is_watched_through_its_own_journals(tmp_path: Path) -> None:
-    """An emulated board that rests: steady as soon as a second of it has been seen."""
-    criterion = Criterion(window_s=1.0, slope_c_per_min=60.0, frequency_range=1.0)
+    """An emulated board that rests: steady as soon as three seconds of it have been seen."""
+    criterion = Criterion(window_s=3.0, slope_c_per_min=60.0, frequency_range=1.0)
     with Recorder(tmp_path / "run", trace="none", target="emulate:jetson-tx2") as recorder:
         found = wait_until_steady(recorder, lambda share: None, criterion=criterion, most_s=20)
         with recorder.step(samples=1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,9 +14,14 @@ from tests.refusals import refused
 
 from wattstep import workloads
 from wattstep.engines import ENGINES, find
-from wattstep.engines.exported.engine import ExportedEngine
+from wattstep.engines.exported.engine import ExportedEngine, in_child
+from wattstep.errors import WattstepError
 from wattstep.schema import extras
+from wattstep.schema.processes import refusal_news
 from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.train.child.child import Ending
+from wattstep.train.child.limits import Cage
+from wattstep.train.child.verdict import judge
 
 EXPORTED = [name for name in ENGINES.own if find(name).exports]
 
@@ -100,8 +107,32 @@ def test_a_library_whose_own_import_fails_is_named(
         sys.modules.pop(module, None)
 
 
+@pytest.mark.parametrize("name", ["executorch", "mlx"])
+def test_more_threads_than_an_engine_has_are_refused_before_anything_is_exported(name: str) -> None:
+    with refused("threads-not-for-engine", "--threads 2", name):
+        find(name).prepare(workloads.find("lenet"), Preparation(batch_size=2), threads=2)
+
+
 def test_engines_of_one_thread_say_so_before_they_are_loaded() -> None:
     usual = {name: find(name).usual_threads(8) for name in ENGINES.own}
     assert usual == {
         "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1,
     }  # fmt: skip
+
+
+def crash() -> int:
+    """Of a child of an export: dies as a library does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return 0
+
+
+def test_a_crash_inside_an_engine_is_no_refusal_and_is_named_with_its_signal() -> None:
+    with pytest.raises(WattstepError) as caught:
+        in_child("mnn, which takes ten steps,", "tests.engines.test_exported_doors:crash")
+    assert caught.value.id == "no-end-of-export"
+    assert str(caught.value) == "mnn, which takes ten steps, was killed by signal 11 (SIGSEGV)"
+    # So a sweep counts its configuration as crashed, and goes on.
+    news = refusal_news(caught.value)
+    ending = Ending(code=2, error=news["error"], kind=news["kind"], id=news["id"])
+    state, reason, _ = judge(ending, Cage(limit=None, folder=None), output="", began_s=0.0)
+    assert (state, reason) == ("crashed", str(caught.value))

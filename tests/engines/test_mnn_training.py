@@ -73,22 +73,12 @@ def test_networks_train_as_in_torch_and_every_parameter_moves(
         "sgd,lr=0.01",
         "sgd,lr=0.01,momentum=0.9,nesterov=1,weight_decay=0.01",
         "adam,lr=0.001,weight_decay=0.01",
-        "adamw,lr=0.001,weight_decay=0",
+        "adamw,lr=0.001,weight_decay=0.1",
         "rmsprop,lr=0.001,alpha=0.9,momentum=0.9,weight_decay=0.01,eps=0.001,centered=1",
     ],
 )
 def test_optimizers_are_those_of_torch(optimizer: str, tmp_path: Path) -> None:
     exported(tmp_path, "lenet", 4, optimizer=OptimizerSettings.parse(optimizer))
-
-
-def test_a_decay_that_is_not_the_gradient_s_is_refused(tmp_path: Path) -> None:
-    with refused("optimizer-not-for-engine", "adamw"):
-        exported(
-            tmp_path,
-            "lenet",
-            4,
-            optimizer=OptimizerSettings.parse("adamw,lr=0.001,weight_decay=0.1"),
-        )
 
 
 def test_a_wrong_gradient_of_one_parameter_is_found(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_clock_that_was_read_now_and_then_tells_it_of_the_steps_between(tmp_pa
     _write_clock(path, np.zeros(len(ends)), (0.75 * ends).astype(np.int64), unread)
     figure = gaps(load(path)).figures["not_running_time"]
     assert value(figure) == pytest.approx(0.005, rel=0.02)
-    assert "CPU clock of the process" in (figure.source or "")
+    assert "CPU clock" in (figure.source or "")
 
 
 def _set_cpu(path: Path, cpu_ns: int) -> None:

@@ -12,6 +12,7 @@ from tests.predicting.plain_arena import PlainArena
 
 from wattstep.predict.cpu.arena import Arena, Chunk, chunk_size
 from wattstep.predict.cpu.memory import layouts_of, replay, takes_onednn
+from wattstep.predict.cpu.time import kind_at
 from wattstep.schema.step_graph import Convolution, StepGraph
 
 MIB = 1 << 20
@@ -209,3 +210,16 @@ def test_blocks_of_a_long_training_are_those_of_the_plain_rules() -> None:
     for _, same in held:
         plain.release(same)
     assert (quick.resident, quick.peak, quick.fresh) == (plain.resident, plain.peak, plain.fresh)
+
+
+def test_a_normalization_by_statistics_that_it_is_given_is_elementwise() -> None:
+    names = ("aten::relu", "aten::native_batch_norm", "aten::relu_backward", "aten::add_")
+    kinds = ("activation", "normalization", "activation", "optimizer")
+    given = graph(names=names, kinds=kinds)
+    assert kind_at(given, 1) == "elementwise"
+    # Mean and inverse deviation beside the result: those of the batch.
+    computed = graph(
+        names=names, kinds=kinds, sizes=np.ones(7), categories=("feature_maps",) * 7,
+        made=np.array([0, 0, 1, 2, 2, 2, 3]), freed=np.full(7, 5),
+    )  # fmt: skip
+    assert kind_at(computed, 1) == "normalization"

@@ -58,6 +58,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "precision": {"precision": "bf16"},
     "channels last": {"options": {"channels_last": True}},
     "compiled": {"options": {"compiled": True}},
+    "policy": {"options": {"policy": "default"}},
     "checkpointing": {"options": {"checkpointing": True}},
     "layers that train": {"options": {"train_last": 2}},
     "lora": {"options": {"lora": 4}},

@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "predict": "wattstep.cli.predict:predict",
         "plan": "wattstep.cli.plan:plan",
         "tune": "wattstep.cli.tune:tune",
+        "schedule": "wattstep.cli.schedule:schedule",
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",

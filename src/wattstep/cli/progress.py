@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from wattstep.train.loop import Progress as Stage
 
 SHOWN_FROM_S = 2.0  # what takes less is over before anybody asks
+PREPARING = "preparing"  # the stage in which a training is refused
 LEAST_SHARE = 0.03  # done before its time says how long the others take
 LINE_EVERY_S = 5.0
 SCRIPT_LINE_EVERY_S = 10.0  # beside a script, which prints lines of its own
@@ -74,6 +76,41 @@ class Warned:
         self._held.clear()
 
 
+class _Held:
+    """Lines that wait two seconds, or for the next: what is refused at once is one line, the refusal's."""
+
+    def __init__(self) -> None:
+        self._lines: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._waits = True
+        self._timer = threading.Timer(SHOWN_FROM_S, self.show)
+        self._timer.daemon = True
+
+    def add(self, show: Callable[[], None]) -> None:
+        """Shows a line later; at once where others were shown already."""
+        with self._lock:
+            if not self._waits:
+                show()
+                return
+            if not self._lines:
+                self._timer.start()
+            self._lines.append(show)
+
+    def show(self) -> None:
+        """Shows all of them now, and those to come at once."""
+        with self._lock:
+            self._waits = False
+            for show in self._lines:
+                show()
+            self._lines.clear()
+
+    def drop(self) -> None:
+        """Shows none of them any more."""
+        self._timer.cancel()
+        with self._lock:
+            self._lines.clear()
+
+
 class TrainingProgress:
     """Shows how far one training is.
 
@@ -103,6 +140,7 @@ class TrainingProgress:
         self._line_at = 0.0
         self._stage = ""
         self._told = False
+        self._held = _Held()
 
     def __enter__(self) -> TrainingProgress:
         if self._view is not None:
@@ -126,6 +164,9 @@ class TrainingProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is None:
+            self._held.show()
+        self._held.drop()
         if self._view is not None:
             self._view.__exit__(kind, error, trace)
         if self._bar is not None:
@@ -135,6 +176,8 @@ class TrainingProgress:
         """Takes note of where the training is."""
         if self._quiet or self._view is not None:
             return
+        if stage.stage != PREPARING:
+            self._held.show()
         detail = stage.stage if not stage.steps else f"{stage.stage}, step {stage.steps}"
         if stage.loss is not None:
             detail += f", loss {stage.loss:.3f}"
@@ -151,7 +194,8 @@ class TrainingProgress:
         now = time.monotonic()
         if now > self._line_at or stage.stage != self._stage:
             self._line_at, self._stage = now + LINE_EVERY_S, stage.stage
-            say(f"{self._title}: {detail} ({100 * stage.share:.0f} %)")
+            line = f"{self._title}: {detail} ({100 * stage.share:.0f} %)"
+            self._held.add(partial(say, line))
 
     def warn(self, text: str) -> None:
         """Shows a warning; once a command."""
@@ -160,7 +204,7 @@ class TrainingProgress:
         if self._view is not None:
             self._view.say(f"wattstep: warning: {text}")
             return
-        self._print(f"wattstep: warning: {text}", style="yellow")
+        self._held.add(partial(self._print, f"wattstep: warning: {text}", style="yellow"))
 
     def _print(self, text: str, style: str = "") -> None:
         """Prints a sentence, folded between words in a terminal and as one line elsewhere."""

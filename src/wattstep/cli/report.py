@@ -39,7 +39,7 @@ def report(
         bool,
         typer.Option(
             "--paper",
-            help="The TX2 paper's figures from these runs, also where some cannot be drawn.",
+            help="Figures of the TX2 paper and of Cai et al. from these runs, also where some cannot be drawn.",
         ),
     ] = False,
     json: Json = False,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from functools import cache, partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wattstep.engines.after_import import after_import
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Engine, Listener
 from wattstep.schema.registry import Registry
+
+if TYPE_CHECKING:
+    from wattstep.schedule.tasks import TaskGraph
+    from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 DEFAULT: Final = "torch"
 # By the name of the framework's module. Adding an engine: its file, its line here (or an entry
@@ -43,6 +47,25 @@ def find(name: str) -> Engine:
         )
     engine: Engine = ENGINES.load(name)
     return engine
+
+
+def capture_tasks(
+    workload: Specification | ModuleSource, preparation: Preparation, precision: str
+) -> TaskGraph:
+    """The tasks of a training step as torch has them, captured without running it.
+
+    Args:
+        workload: Of the suite, or a module of the user's.
+        preparation: Its batch size, and what it is built with.
+        precision: Of the training.
+
+    Raises:
+        InvalidValueError: It cannot be captured.
+        MissingPartError: torch is not installed.
+    """
+    from wattstep.engines.torch.engine import ENGINE
+
+    return ENGINE.capture_tasks(workload, preparation, precision)
 
 
 def loaded() -> Engine | None:

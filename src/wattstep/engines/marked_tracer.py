@@ -202,25 +202,9 @@ class MarkedTracer(Tracer):
         )
 
     def _fields(self, each: Any, step: int, window: int) -> tuple[int, ...]:
-        """A row as `schema.journal.OPERATION_FIELDS` has it."""
-        name, kind, shapes = self.describe(each)
-        return (
-            step,
-            window,
-            name,
-            kind,
-            -1 if each.layer is None else self.code("layer", each.layer),
-            self.code("phase", each.phase) if each.phase else -1,
-            shapes,
-            each.thread,
-            self._clock.map(each.start),
-            self._clock.map(each.end),
-            each.parent,
-            each.flops,
-            each.bytes,
-            each.allocated,
-            each.outermost,
-        )
+        """As `operation_fields`, on the run's clock."""
+        placed = self._clock.map(each.start), self._clock.map(each.end)
+        return operation_fields(self.code, self.describe(each), each, step, window, placed)
 
     def _device_rows(self, devices: Sequence[DeviceOperation], step: int, window: int) -> bytes:
         """One row says that nothing ran, so that a window that was cut can be told from it."""
@@ -238,6 +222,41 @@ class MarkedTracer(Tracer):
             )
             for each in devices
         )
+
+
+def operation_fields(
+    code: Code,
+    described: tuple[int, int, int],
+    each: Any,
+    step: int,
+    window: int,
+    placed: tuple[int, int],
+) -> tuple[int, ...]:
+    """An operation's row as `schema.journal.OPERATION_FIELDS` has it.
+
+    Args:
+        code: As of `MarkedTracer`.
+        described: As `MarkedTracer.describe` gives it.
+        each: The operation.
+        step: That it ran in.
+        window: Number of that window.
+        placed: Begin and end in ns of the run's clock.
+    """
+    return (
+        step,
+        window,
+        *described[:2],
+        -1 if each.layer is None else code("layer", each.layer),
+        code("phase", each.phase) if each.phase else -1,
+        described[2],
+        each.thread,
+        *placed,
+        each.parent,
+        each.flops,
+        each.bytes,
+        each.allocated,
+        each.outermost,
+    )
 
 
 def phase_bounds(phases: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import hypot, inf, log
 from typing import Final
 
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.engine_memory import memory_amounts
 from wattstep.predict.cpu.memory import Growth, lasting, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
@@ -141,6 +143,8 @@ class CpuPredictor(BatchSearch):
     def timed(self, graph: StepGraph, fresh: float) -> tuple[CpuWork, CpuTime]:
         """Work and time of a step, within which the system gives so many bytes of pages."""
         fitted = self.fitted
+        if fitted.exported:  # its batches lie in memory
+            graph = replace(graph, data_known=False)
         work = work_of(graph, cache=fitted.values["step"]["cache"], threads=self.threads)
         share = parallel_share(fitted.device, fitted.engine)
         left = left_of(share.value, self.threads)
@@ -155,6 +159,8 @@ class CpuPredictor(BatchSearch):
         What steps leave in the heap is there in an evaluation, too, and while it saves; reloading is
         in a process that made steps, with a new model.
         """
+        if not self.fitted.of_torch:
+            return dict(self.life_of_steps(batch_size))
         graph, steps = self._graph(batch_size), self._after(batch_size)
         held, growth = held_of(graph), self._growth(batch_size)
         evaluated = self._evaluation(batch_size)
@@ -189,6 +195,10 @@ class CpuPredictor(BatchSearch):
     def life_of_steps(self, batch_size: int) -> dict[str, float]:
         """As `life`, of the stages that every training has."""
         floor, growth = self.fitted.floor.value, self._growth(batch_size)
+        if not self.fitted.of_torch:
+            memory = self.fitted.values["memory"]
+            amounts = memory_amounts(self._graph(batch_size), growth, exported=self.fitted.exported)
+            return {FRAMEWORK: floor, STEADY: floor + amounts.of(memory)}
         steps = self._after(batch_size)
         return {
             FRAMEWORK: floor,
@@ -221,7 +231,7 @@ class CpuPredictor(BatchSearch):
 
     def _unknown(self, graph: StepGraph) -> list[str]:
         missing = sorted(set(graph.libraries) - set(self.fitted.libraries))
-        if not missing:
+        if not missing or self.fitted.exported:
             return []
         return [
             f"memory of {', '.join(missing)} is not known on {self.device.name}: it is left out"

@@ -584,6 +584,11 @@ class StepMarker(PlainSteps):
         return self._windows.schedule.windows
 
     @property
+    def can_trace(self) -> bool:
+        """True if there is a tracer, and nothing has ended the tracing."""
+        return self._windows.ready() and self._windows.stopped_ns is None
+
+    @property
     def opening_window(self) -> bool:
         """True if a profiler that is being made just now is ours."""
         return self._windows.opening
@@ -609,7 +614,7 @@ class StepMarker(PlainSteps):
 
     def trace_next(self) -> None:
         """The next step is traced, whatever the schedule says."""
-        if self._windows.ready() and self._windows.stopped_ns is None:
+        if self.can_trace:
             self._windows.schedule.next_step = self.index
             self.plan_anew()
 

@@ -181,6 +181,7 @@ def _way(report: RunReport) -> dict[str, str]:
         "precision": plain(report.precision or ""),
         "channels_last": "channels last" if options.get("channels_last") else "",
         "compiled": "compiled" if options.get("compiled") else "",
+        "policy": planned_by(options),
         "accumulate": _accumulated(options),
         "rate_rule": f"{plain(rule)} rate" if rule else "",
         "image_size": f"{size}×{size}" if size else "",
@@ -188,6 +189,12 @@ def _way(report: RunReport) -> dict[str, str]:
         "sensors": sensors(report.device),
         "arguments": brief(str(options.get("arguments") or ""), _MOST_TITLE),
     }
+
+
+def planned_by(options: TrainingOptions) -> str:
+    """The policy that operations were planned by; "" where the framework ran them."""
+    policy = options.get("policy")
+    return f"policy {plain(policy)}" if policy else ""
 
 
 def strategies(options: TrainingOptions) -> dict[str, str]:
@@ -221,6 +228,7 @@ def setting(report: RunReport) -> list[str]:
         report.precision,
         "channels last" if report.options.get("channels_last") else None,
         "compiled" if report.options.get("compiled") else None,
+        planned_by(report.options),
         *strategies(report.options).values(),
         report.processor,
         (report.device.get("gpu") or {}).get("name"),

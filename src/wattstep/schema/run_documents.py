@@ -299,6 +299,7 @@ class TrainingOptions(TypedDict, total=False):
     cudnn_allow_tf32: bool
     channels_last: bool | None
     compiled: bool | None
+    policy: str | None
     checkpointing: bool | None
     train_last: int | None
     lora: int | None

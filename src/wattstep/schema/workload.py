@@ -191,6 +191,7 @@ class Preparation:
         channels_last: Whether images, and the kernels that they meet, lie in memory pixel by pixel
             with all channels of each together.
         compiled: Whether the engine compiles the model.
+        policy: By which the engine plans where each operation runs; None: as the framework does.
         checkpointing: Whether activations of each block are dropped, and computed again in the
             backward pass.
         train_last: Layers that train, the last of those that own parameters; None: all that do.
@@ -214,6 +215,7 @@ class Preparation:
     rate_rule: str = "linear"
     channels_last: bool = False
     compiled: bool = False
+    policy: str | None = None
     checkpointing: bool = False
     train_last: int | None = None
     lora: int | None = None

@@ -145,7 +145,7 @@ def _target(where: str, table: Mapping[str, Any]) -> str:
         return target
     if scheme == "adb":
         raise InvalidValueError(
-            f"{where}: a sweep trains on boards and here only; trainings on phones come later",
+            f"{where}: a sweep trains on boards and here only: on a phone, wattstep run --from one by one",
             id="no-engine-on-phone",
         )
     if scheme != "ssh":

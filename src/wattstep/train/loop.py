@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,10 +22,10 @@ from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
 from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
-from wattstep.schema.run_documents import ForecastFacts
+from wattstep.schema.run_documents import ForecastFacts, ModelFacts
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
-from wattstep.schema.workload import WorkloadFacts, kind_of
+from wattstep.schema.workload import DataFacts, WorkloadFacts, kind_of
 from wattstep.store.files import new_name
 from wattstep.train.environment import (
     AMBIENT_UNKNOWN,
@@ -146,7 +146,14 @@ def train(
         engine=trainer.engine,
         power_model=settings.power_model,
         target=settings.target,
-        about=_describe(settings, workload.facts, trainer),
+        about=describe_training(
+            settings,
+            engine=trainer.engine.version(),
+            threads=trainer.threads,
+            options=trainer.options,
+            data=trainer.data,
+            model=trainer.model_facts(),
+        ),
     )
     if crowded is not None:
         recorder.note(as_note(crowded))
@@ -220,20 +227,39 @@ def _tokens(facts: WorkloadFacts) -> dict[str, int]:
     return {} if tokens is None else {"tokens_per_sample": tokens}
 
 
-def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer) -> dict[str, Any]:
-    """Describes the run by its settings, the workload's facts and the trainer."""
+def describe_training(
+    settings: TrainingSettings,
+    *,
+    engine: str,
+    threads: int | None,
+    options: Mapping[str, Any],
+    data: DataFacts,
+    model: ModelFacts,
+) -> dict[str, Any]:
+    """Fields of `RunInfo` that are known before a training begins.
+
+    Args:
+        settings: The settings.
+        engine: With its version.
+        threads: Of an operation; None: not known yet.
+        options: Of the trainer, as it heeds them.
+        data: That it trains on.
+        model: Facts of the network.
+    """
+    facts = workloads.find(settings.workload).facts
     shape = {
         "classes": settings.classes or facts.classes,
         "image_size": settings.image_size or facts.image_size,
         "channels_last": settings.channels_last or None,
         "compiled": settings.compiled or None,
+        "policy": settings.policy,
         "exported": None if settings.exported is None else True,
         "optimizer_kernel": settings.optimizer_kernel,
         "interop_threads": settings.interop_threads,
         "cores": settings.cores,
         "allocator": settings.allocator,
-        "one_thread": trainer.engine.usual_threads(2) == 1 or None,
-        **trainer.options,
+        "one_thread": engines.find(settings.engine).usual_threads(2) == 1 or None,
+        **options,
         **settings.strategies,
         "until": settings.until,
         "governor": settings.governed_by or None,
@@ -243,20 +269,20 @@ def _describe(settings: TrainingSettings, facts: WorkloadFacts, trainer: Trainer
     return {
         "workload": facts.name,
         "title": facts.title,
-        "engine": trainer.engine.version(),
+        "engine": engine,
         "batch_size": settings.batch_size,
-        "threads": trainer.threads,
+        "threads": threads,
         "precision": settings.precision,
         "processor": kind_of(settings.processor),
         "seed": settings.seed,
-        "data": trainer.data,
+        "data": data,
         # What the sensors say of the surroundings is added when they are known.
         "conditions": {
             **surroundings((), settings.ambient, settings.target),
             **({} if settings.cooled is None else {"cooldown": dict(settings.cooled)}),
         },
         "calibration": settings.calibration,
-        "model": {**trainer.model_facts(), **_tokens(facts)},
+        "model": {**model, **_tokens(facts)},
         "planned": settings.planned or {},
         "asked": settings.asked,
         "options": {
@@ -356,8 +382,10 @@ class _Loop:
         until, words = self._until(took)
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
-        # it has in any case.
-        for _ in range(max(wanted - self._steps.traced_steps, 0)):
+        # it has in any case, where its engine tells operations.
+        for _ in range(max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace):
+            if self._steps.traced_steps >= wanted:  # the schedule has traced some of the clean ones
+                break
             clean = LEAST_CLEAN if self._steps.traced_steps else 0
             needed = clean * step + max(step, self._window_ns)
             if self._steps.traced_steps and self._clock() + needed > until:
@@ -497,7 +525,7 @@ class _Loop:
         settings = self._settings
         step_s = (self._clock() - self._begun) * 1e-9 / max(self._clean, 1) if self._begun else 0.0
         wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
-        windows = max(wanted - self._steps.traced_steps, 0)
+        windows = max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace
         tracing_s = windows * (LEAST_CLEAN * step_s + max(step_s, self._window_ns * 1e-9))
         took = self._clock() - self._begun
         room_s = max(self._until(took)[0] - self._clock(), 0.0) * 1e-9

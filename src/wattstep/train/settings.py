@@ -11,6 +11,7 @@ from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.schedule import policies
 from wattstep.schema.goal import Goal
 from wattstep.schema.run_documents import (
     AskedLength,
@@ -129,6 +130,12 @@ class TrainingSettings(MemoryStrategies):
     )
     compiled: bool = setting(
         False, "torch.compile of the model, within the first steps.", option="compile"
+    )
+    policy: str | None = setting(
+        None,
+        "Operations run by a plan of this policy in place of the framework's own order, on a CPU: "
+        f"{', '.join(policies.POLICIES)}.",
+        "NAME",
     )
     accumulate: int = setting(
         1,
@@ -276,9 +283,11 @@ class TrainingSettings(MemoryStrategies):
             )
         check_engine(
             self.engine, self.processor, self.precision,
-            channels_last=self.channels_last, compiled=self.compiled, interop_threads=self.interop_threads,
-            optimizer_kernel=self.optimizer_kernel, **self.strategies,
+            channels_last=self.channels_last, compiled=self.compiled, policy=self.policy,
+            interop_threads=self.interop_threads, optimizer_kernel=self.optimizer_kernel, **self.strategies,
         )  # fmt: skip
+        if self.policy is not None:
+            policies.check_name(self.policy)
         if self.optimizer_kernel not in (None, *OPTIMIZER_KERNELS):
             raise InvalidValueError(
                 f"--optimizer-kernel {self.optimizer_kernel}: there are {', '.join(OPTIMIZER_KERNELS)}",
@@ -401,6 +410,7 @@ class TrainingSettings(MemoryStrategies):
             compiled=self.compiled,
             optimizer_kernel=self.optimizer_kernel,
             interop_threads=self.interop_threads,
+            policy=self.policy,
             exported=None if self.exported is None else Path(self.exported),
             **self.prepared,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from tests.fleet.phone.made import PATIENCE_S, Made, adb_server, connected, needs_adb
@@ -14,7 +13,7 @@ from tests.waiting import until
 
 from wattstep.api import open_execution_host as open_target
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError
-from wattstep.record.hosts import Target
+from wattstep.record.hosts import Target, parse_target
 from wattstep.remote.phone.host import PhoneHost, open_execution_host
 from wattstep.train.script import ProfileSettings
 
@@ -22,6 +21,12 @@ from wattstep.train.script import ProfileSettings
 def test_adb_with_and_without_slashes_is_the_same_phone():
     serials = [open_target(t, print)._serial for t in ("adb:10.0.0.7:5555", "adb://10.0.0.7:5555")]
     assert serials == ["10.0.0.7:5555"] * 2
+
+
+def test_a_target_names_the_folder_of_its_runner_which_no_run_keeps():
+    target = parse_target("adb://0123,runner=/somewhere/build")
+    assert open_execution_host(target, print)._runner == "/somewhere/build"
+    assert target.text == "adb:phone"
 
 
 @needs_adb
@@ -92,8 +97,6 @@ def test_a_phone_that_has_not_allowed_this_computer_says_so(server, tmp_path):
 
 def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
     place = PhoneHost("X", print)
-    with refused("no-engine-on-phone", "wattstep profile --target adb://SERIAL COMMAND"):
-        place.train(SimpleNamespace(workload="lenet"), print, print, None)
     for wrong in (
         {"module": True}, {"trace": "every:5"}, {"step_marker": "backward"},
         {"step_marker": "output:("}, {"step_marker": "output:"},
@@ -101,5 +104,5 @@ def test_what_cannot_be_had_on_a_phone_is_refused_with_what_works():
         with pytest.raises(InvalidValueError):
             place.profile(ProfileSettings(script="x", target="adb:X", **wrong), "never")
     assert not Path("never").exists()
-    with refused("unknown-target-option", "adb="):
+    with refused("unknown-target-option", "adb=", "runner="):
         open_target("adb://X,root=/tmp", print)

@@ -8,6 +8,7 @@ from typing import Final
 
 from wattstep.engines.executorch.export import RUNTIME
 from wattstep.engines.exported.engine import ExportedEngine
+from wattstep.engines.exported.silence import silenced
 from wattstep.schema.tracer import Code, Tracer
 
 
@@ -32,8 +33,8 @@ class ExecuTorchEngine(ExportedEngine):
         return f"{super().how}, then pip install --no-deps executorch==1.5.1"
 
     def import_framework(self) -> None:
-        """As `Engine.import_framework`."""
-        with warnings.catch_warnings():
+        """As `Engine.import_framework`, without what it prints of the processor."""
+        with silenced(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that its interface is experimental
             import_module(RUNTIME)
 

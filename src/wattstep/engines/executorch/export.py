@@ -66,7 +66,7 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
     (folder / PROGRAM).write_bytes(program.buffer)
     kernels = _kernels(torch, program.exported_program().graph)
     (folder / KERNELS).write_text(json.dumps(kernels), encoding="utf-8")
-    return rewriting.applied, NOTES
+    return source.applied(_REWRITES), NOTES
 
 
 def _forget_statistics(torch: Any, network: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from wattstep.engines.executorch.export import KERNELS, METHOD, PREFIX, PROGRAM, RUNTIME
 from wattstep.engines.exported.folder import ExportedFolder
+from wattstep.engines.exported.silence import silenced
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
 from wattstep.engines.exported.updates import Update
 from wattstep.errors import DamagedRunError, RecordingError
@@ -78,7 +80,10 @@ class Program:
         """Loss, gradients and weights, the latter two as they lie in the runtime's memory."""
         begin = time.perf_counter_ns()
         try:
-            outputs = self._module.run_method(METHOD, inputs, clone_outputs=False)
+            with (
+                silenced() if self.called == (0, 0) else nullcontext()
+            ):  # of the processor it tells
+                outputs = self._module.run_method(METHOD, inputs, clone_outputs=False)
         except RuntimeError as error:
             raise RecordingError(
                 f"executorch cannot run the program: {error}", id="engine-failed"

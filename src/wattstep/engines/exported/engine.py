@@ -39,7 +39,8 @@ from wattstep.store.held import HeldFolder
 # What no exported training heeds, by field of a preparation and its option.
 _UNHEEDED: Mapping[str, str] = {
     "accumulate": "--accumulate", "train_last": "--train-last", "lora": "--lora",
-    "channels_last": "--channels-last", "compiled": "--compile", "checkpointing": "--checkpointing",
+    "channels_last": "--channels-last", "compiled": "--compile", "policy": "--policy",
+    "checkpointing": "--checkpointing",
     "offload": "--offload",
 }  # fmt: skip
 
@@ -107,10 +108,7 @@ class ExportedEngine(Engine):
         Raises:
             InvalidValueError: It cannot train it.
         """
-        if self.one_thread and threads not in (None, 1):
-            raise InvalidValueError(
-                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
-            )
+        self._check_threads(threads)
         module, _, trainer = self.trains.partition(":")
         usual = self.usual_threads(len(os.sched_getaffinity(0)))
         opened: ExportedTrainer = getattr(require(module), trainer)(self, folder, threads or usual)
@@ -127,6 +125,7 @@ class ExportedEngine(Engine):
     ) -> Trainer:
         """As `Engine.prepare`, of the folder that the preparation names, or of one made for it."""
         self.check(workload, preparation, precision)
+        self._check_threads(threads)
         self.load()
         if preparation.exported is not None:
             return self._open(preparation.exported, workload, preparation, threads)
@@ -134,10 +133,16 @@ class ExportedEngine(Engine):
         with tidied_at_sigterm(), HeldFolder(scratch, "wattstep-export-") as made:
             place = made / "export"
             preparation.begin("model")
-            _export_in_child(self.name, workload, preparation, precision, place)
+            _exportin_child(self.name, workload, preparation, precision, place)
             trainer = self._open(place, workload, preparation, threads)
             trainer.keep_batches()
         return trainer
+
+    def _check_threads(self, threads: int | None) -> None:
+        if self.one_thread and threads not in (None, 1):
+            raise InvalidValueError(
+                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
+            )
 
     def check(self, workload: Specification, preparation: Preparation, precision: str) -> None:
         """Refuses a training that cannot be exported, before anything is done.
@@ -169,6 +174,17 @@ class ExportedEngine(Engine):
         preparation: Preparation,
         threads: int | None,
     ) -> ExportedTrainer:
+        return self.open(self.open_folder(place, workload, preparation), threads)
+
+    def open_folder(
+        self, place: Path, workload: Specification, preparation: Preparation
+    ) -> ExportedFolder:
+        """The folder of an exported training, which is the one that is asked for.
+
+        Raises:
+            InvalidValueError: It is of another engine, workload or batch size, or no such folder.
+            DamagedRunError: A file is missing, cut off or changed.
+        """
         folder = ExportedFolder(place)
         training = folder.training
         wanted = {
@@ -181,7 +197,7 @@ class ExportedEngine(Engine):
                 raise InvalidValueError(
                     f"{place} was exported with {what} {is_}, not {asked}", id="other-export"
                 )
-        return self.open(folder, threads)
+        return folder
 
     def export(
         self,
@@ -198,16 +214,16 @@ class ExportedEngine(Engine):
         )
 
 
-def _export_in_child(
+def _exportin_child(
     engine: str, workload: Specification, preparation: Preparation, precision: str, out: Path
 ) -> None:
     """Exports in a process of its own, so that torch never comes into this one."""
     asked = pickle.dumps((engine, workload, replace(preparation, on_part=None), out))
     entry = "wattstep.engines.exported.engine:export_main"
-    _in_child("the export", entry, b64encode(asked).decode())
+    in_child("the export", entry, b64encode(asked).decode())
 
 
-def _in_child(doing: str, entry: str, *arguments: str) -> None:
+def in_child(doing: str, entry: str, *arguments: str) -> None:
     """Runs a function of ours in a process of its own; what it refuses is refused here.
 
     Args:
@@ -281,7 +297,7 @@ def run_course(engine: str, folder: Path, scratch: Path) -> Course:
     """
     entry = "wattstep.engines.exported.engine:course_main"
     doing = f"{engine}, which takes ten steps to be held against torch's,"
-    _in_child(doing, entry, engine, str(folder), str(scratch))
+    in_child(doing, entry, engine, str(folder), str(scratch))
     with np.load(scratch / "first.npz") as first, np.load(scratch / "last.npz") as last:
         return Course(
             losses=list(np.load(scratch / "losses.npy")),

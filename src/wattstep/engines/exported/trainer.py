@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.engines.exported.folder import ExportedFolder
+from wattstep.engines.exported.folder import ExportedFolder, ExportedTraining
 from wattstep.errors import RecordingError
 from wattstep.schema.engine import Engine, Mark, Trainer, ignore_phase
 from wattstep.schema.run_documents import ModelFacts
@@ -66,23 +66,13 @@ class ExportedTrainer(Trainer):
         batch = {name: np.array(array[index]) for name, array in self._arrays.items()}
         loss = self.take(batch, mark)
         if self._steps < self.checked:
-            self._check(loss)
+            check_loss(self.engine.name, self.training, self._steps, loss)
         self._steps += 1
         return loss
 
     def keep_batches(self) -> None:
         """Brings the batches into memory, since the folder is about to be removed."""
         self._arrays = {name: np.array(array) for name, array in self._arrays.items()}
-
-    def _check(self, loss: float) -> None:
-        right = self.training.losses[self._steps]
-        allowed = self.training.allowed[self._steps]
-        if not abs(loss - right) <= allowed:  # which a loss that is no number is not
-            raise RecordingError(
-                f"{self.engine.name} does not train {self.training.workload} right here: the loss of step "
-                f"{self._steps + 1} is {loss:.7g}, it must be {right:.7g} within {allowed:.2g}",
-                id="trains-wrongly",
-            )
 
     def model_facts(self) -> ModelFacts:
         """As `Trainer.model_facts`."""
@@ -91,3 +81,26 @@ class ExportedTrainer(Trainer):
     def remarks(self) -> Sequence[str]:
         """What was rewritten, and further notes of the export."""
         return (*self.training.rewrites, *self.training.notes)
+
+
+def check_loss(engine: str, training: ExportedTraining, step: int, loss: float) -> None:
+    """Refuses a training whose loss is not torch's in float64, as far as the export knows that.
+
+    Args:
+        engine: That trains, for what is said.
+        training: The exported training.
+        step: Counted from 0; of those beyond the known losses nothing is said.
+        loss: Of that step.
+
+    Raises:
+        RecordingError: It is further off than float32 allows.
+    """
+    if step >= len(training.losses):
+        return
+    right, allowed = training.losses[step], training.allowed[step]
+    if not abs(loss - right) <= allowed:  # which a loss that is no number is not
+        raise RecordingError(
+            f"{engine} does not train {training.workload} right here: the loss of step "
+            f"{step + 1} is {loss:.7g}, it must be {right:.7g} within {allowed:.2g}",
+            id="trains-wrongly",
+        )

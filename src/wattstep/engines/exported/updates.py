@@ -58,6 +58,14 @@ class Update:
             "sgd": momentum, "rmsprop": ("square", *mean, *momentum),
         }.get(name, ("mean", "square"))  # fmt: skip
 
+    @property
+    def betas(self) -> tuple[float, float] | None:
+        """What of Adam's moments stays from step to step; None of optimizers without such."""
+        if not self._adapts:
+            return None
+        first, second = self._of["betas"]
+        return float(first), float(second)
+
     def scalars(self, step: int) -> dict[str, float]:
         """Numbers that change from step to step (1, 2, ...), by name; none where all stay as they are.
 
@@ -88,12 +96,13 @@ class Update:
             scalars: As `scalars` gives them.
             root: Square root of a value.
         """
-        if decay and self._name == "adamw":
-            weight = weight * (1 - self._rate * decay)
-        elif decay:
+        apart = decay if self._name == "adamw" else 0.0
+        if decay and not apart:
             gradient = gradient + weight * decay
         if self._adapts:
-            return weight - self._adapted(gradient, states, scalars, root) * scalars["rate"]
+            step = self._adapted(gradient, states, scalars, root) * scalars["rate"]
+            # Not a smaller weight less the step, of which MNN's graph makes another one.
+            return weight - (step + weight * (apart * self._rate) if apart else step)
         if self._name == "rmsprop":
             gradient = self._by_root(gradient, states, root)
         if momentum := self._of["momentum"]:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from wattstep.engines.torch.export.source import Source
 
 PREFIX: Final = "network.model."
-_REWRITES: Final = ("max pool by comparisons", "average to size")
+_REWRITES: Final = (
+    "max pool by comparisons", "average to size", "fixed batch norm", "local response norm",
+)  # fmt: skip
+_ASSERTIONS: Final = ("_assert_tensor_metadata",)  # which give nothing
 
 
 def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
@@ -47,7 +50,8 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         raise InvalidValueError(
             f"{name} cannot be written as a graph: {line[:200]}", id="cannot-export"
         ) from error
-    nodes = [_node(torch, each) for each in program.graph.nodes if each.op == "call_function"]
+    called = (_node(torch, each) for each in program.graph.nodes if each.op == "call_function")
+    nodes = [each for each in called if each["op"] not in _ASSERTIONS]
     unknown = sorted({each["op"] for each in nodes} - set(OPERATIONS))
     if unknown:
         raise InvalidValueError(
@@ -72,7 +76,9 @@ def write(source: Source, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
         "after": {places[full]: out for out, full in signature.buffers_to_mutate.items()},
     }
     (folder / GRAPH).write_text(json.dumps(graph), encoding="utf-8")
-    return rewriting.applied, ("MLX computes on one thread, and tells no times of operations",)
+    return source.applied(_REWRITES), (
+        "MLX computes on one thread, and tells no times of operations",
+    )
 
 
 def _first_names(model: Any) -> Mapping[str, str]:

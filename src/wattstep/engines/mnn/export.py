@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from wattstep.engines.exported.silence import silenced
 from wattstep.engines.mnn.graph import TrainingGraph
-from wattstep.engines.mnn.library import silenced
 from wattstep.engines.torch.export.onnx_file import write_onnx
 from wattstep.engines.torch.export.source import Source
 from wattstep.errors import InvalidValueError
@@ -27,6 +28,7 @@ REWRITES: Final = (
     "flatten", "global average", "average to size", "local response norm", "layer norm", "chosen max pool",
     "gelu", "index", "same type", "attention",
 )  # fmt: skip
+RUNNER: Final = Path(__file__).with_name("runner.cpp")
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
 Array = npt.NDArray[Any]
 
@@ -52,6 +54,8 @@ def write(source: Source, folder: Path) -> tuple[list[str], list[str]]:
             graph.add_loss(source.specification.loss, source.batches["targets"].shape[1:])
             graph.add_updates(source.optimizer, source.parameters)
             graph.save(folder)
+    # For phones, where it is compiled against MNN; see `wattstep.remote.phone.runner`.
+    shutil.copyfile(RUNNER, folder / RUNNER.name)
     norms = any(
         isinstance(each, nn.modules.batchnorm._BatchNorm) for each in source.network.modules()
     )

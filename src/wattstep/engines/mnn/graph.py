@@ -281,12 +281,6 @@ class TrainingGraph:
         for name, gradient in reversed(self._gradients.items()):  # as the backward pass goes
             self._runs.append((None, gradient))
             place, decay = self._parameters[name], decays[name]
-            if decay and optimizer.name == "adamw":
-                raise InvalidValueError(
-                    "--optimizer adamw: on mnn without weight_decay only, since MNN's graph trains another "
-                    "step with it",
-                    id="optimizer-not-for-engine",
-                )
             states = _States(self, name, update.states)
             value = update(place, gradient, states, decay, scalars, self._build.sqrt)
             value.name = UPDATE + name

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.engines.exported.folder import ExportedFolder
+from wattstep.engines.exported.silence import silenced
 from wattstep.engines.exported.trainer import JOINT, ExportedTrainer
 from wattstep.engines.exported.updates import Update
 from wattstep.engines.mnn.graph import GRAPH, LOSS, OPERATIONS, UPDATE, read_operations
-from wattstep.engines.mnn.library import load_mnn, silenced
+from wattstep.engines.mnn.library import load_mnn
 from wattstep.schema.engine import Engine, Mark
 
 Array = npt.NDArray[Any]

@@ -132,7 +132,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         shapes = _convolution(func, args, made)
         if shapes is not None:
             self.convolutions[len(self.sizes)] = shapes
-        self.sizes.append(_sizes(func, args, kwargs or {}, made))
+        self.sizes.append(sizes_of(func, args, kwargs or {}, made))
         return made
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -236,7 +236,7 @@ def _recurrent(model: torch.nn.Module) -> dict[str, Recurrent]:
     }
 
 
-def _sizes(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
+def sizes_of(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
     """FLOPs, bytes read and bytes written of a call."""
     name = f"aten::{func.overloadpacket.__name__}"
     if func.namespace == "wattstep":  # of an offload: copies of whole storages
@@ -288,18 +288,21 @@ def capture_at(
         precision: As `TorchTrainer` takes it.
         there: Gives all tensors of this process.
     """
-    return _captured_as_it_can(workload, preparation, precision, there)[0]
+    return captured_as_it_can(workload, preparation, precision, there)[0]
 
 
-def _captured_as_it_can(
+def captured_as_it_can(
     workload: Any,
     preparation: Preparation,
     precision: str,
     there: Tensors,
     evaluated: bool = False,
+    follower: Callable[..., StepCapture] = StepCapture,
 ) -> tuple[StepGraph, str]:
     """A step, and what it took: shapes alone, values of its batch, or to be run."""
-    taken = partial(_captured, workload, preparation, precision, there, evaluated=evaluated)
+    taken = partial(
+        _captured, workload, preparation, precision, there, evaluated=evaluated, follower=follower
+    )
     try:
         return taken(fake=True), SHAPES
     except NEEDS_VALUES as error:
@@ -346,7 +349,7 @@ def _family(
 ) -> StepFamily:
     def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
-        return _captured_as_it_can(workload, prepared, precision, there, evaluated)
+        return captured_as_it_can(workload, prepared, precision, there, evaluated)
 
     (small, took), (large, other) = map(capture_with, FAKE)
     if WHOLE in (took, other):  # it really runs: at a small batch
@@ -416,6 +419,7 @@ def _captured(
     fake: bool,
     valued: bool = False,
     evaluated: bool = False,
+    follower: Callable[..., StepCapture] = StepCapture,
 ) -> StepGraph:
     with (
         _threads_kept(),
@@ -435,7 +439,7 @@ def _captured(
                 trainer = TorchTrainer(workload, preparation, precision=precision)
             if valued:
                 batch_values.check_unknown(trainer.model)
-            taking = StepCapture(
+            taking = follower(
                 trainer.model,
                 [each.optimizer for each in trainer.updates],
                 before=before,

@@ -28,6 +28,7 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 if TYPE_CHECKING:
+    from wattstep.schedule.tasks import TaskGraph
     from wattstep.schema.operation_times import OperationTimes
     from wattstep.schema.step_graph import StepFamily
 
@@ -41,7 +42,7 @@ class TorchEngine(Engine):
     name = "torch"
     processors = PROCESSORS
     options: Sequence[str] = (
-        "channels_last", "compiled", "checkpointing", "train_last", "lora", "optimizer", "offload",
+        "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora", "optimizer", "offload",
         "optimizer_kernel", "interop_threads",
     )  # fmt: skip
 
@@ -59,7 +60,11 @@ class TorchEngine(Engine):
         precision: str = "fp32",
     ) -> Trainer:
         """As `Engine.prepare`."""
-        trainer: Trainer = require("wattstep.engines.torch.trainer").TorchTrainer(
+        if preparation.policy is None:
+            make = require("wattstep.engines.torch.trainer").TorchTrainer
+        else:
+            make = require("wattstep.engines.torch.scheduled.trainer").ScheduledTrainer
+        trainer: Trainer = make(
             require("wattstep.workloads.torch").TorchWorkload(workload),
             preparation,
             threads=threads,
@@ -225,6 +230,19 @@ class TorchEngine(Engine):
             return family
         return replace(family, capture=_of_user(workload, family.capture))
 
+    def capture_tasks(
+        self, workload: Specification | ModuleSource, preparation: Preparation, precision: str
+    ) -> TaskGraph:
+        """As `wattstep.engines.capture_tasks`."""
+        capture: Callable[..., TaskGraph] = require(
+            "wattstep.engines.torch.task_capture"
+        ).capture_tasks
+        if not isinstance(workload, ModuleSource):
+            made = require("wattstep.workloads.torch").TorchWorkload(workload)
+            return capture(made, preparation, precision=precision)
+        own = require("wattstep.engines.torch.module_workload").ModuleWorkload(workload)
+        return _of_user(workload, capture)(own, preparation, precision=precision)
+
 
 def _of_user(source: ModuleSource, call: Callable[..., T]) -> Callable[..., T]:
     """The call, with what the user's own code raises in one line."""
@@ -250,7 +268,7 @@ class CompiledTorchEngine(TorchEngine):
     name = "torch-compile"
     # The compiler itself decides what is saved for the backward pass.
     options = tuple(
-        each for each in TorchEngine.options if each not in ("checkpointing", "offload")
+        each for each in TorchEngine.options if each not in ("policy", "checkpointing", "offload")
     )
 
     @property

@@ -69,7 +69,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._meter = meter
         self._device = device
         self._known: dict[int, tuple[Storage, Any]] = {}
-        self._layers = _Layers(model)
+        self._layers = RunningLayers(model)
         self._moment: _Moment | None = None
         self._sparse = None if meter is None else _Sparse(meter)
         self._names: list[tuple[str, str, str | None]] = [("", "data", None)]
@@ -255,7 +255,7 @@ def _by_category(sizes: Iterable[tuple[Storage, int]]) -> dict[str, int]:
     return by_category
 
 
-class _Layers:
+class RunningLayers:
     """Modules that operations belong to: by hooks forward, by autograd's numbers backward."""
 
     def __init__(self, model: torch.nn.Module) -> None:

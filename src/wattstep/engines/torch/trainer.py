@@ -276,7 +276,7 @@ class TorchTrainer(Trainer):
             "optimizer_state": _size(state.values()),
         }
 
-    def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker:
+    def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker | None:
         """As `Trainer.memory_tracker`."""
         optimizers = [update.optimizer for update in self.updates]
         return MemoryTracker(self.model, optimizers, meter, device)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.insight.compare.comparing import drift_of
-from wattstep.insight.compare.configuration import check_across, facets_of
+from wattstep.insight.compare.configuration import SAYS_ITSELF, check_across, facets_of
 from wattstep.insight.compare.metrics import compare_metric, of_side
 from wattstep.insight.compare.process import UNITS, Process
 from wattstep.insight.compare.sides import Side, read
@@ -161,9 +161,19 @@ def by_facet(facet: str, sides: Sequence[Side], members: Sequence[Sequence[Proce
         facet=facet,
         values=tuple(values),
         rows=tuple(
-            (", ".join(filter(None, key)), _cells(values, rows[key]))
+            (_words(differing, key), _cells(values, rows[key]))
             for key in sorted(rows, key=lambda key: [*map(_first, key)])
         ),
+    )
+
+
+def _words(facets: Sequence[str], values: Sequence[str]) -> str:
+    """What sets a row apart: "lenet, batch 4, threads 1"."""
+    told = zip(facets, values, strict=True)
+    return ", ".join(
+        value if facet in SAYS_ITSELF or facet == "options" else f"{facet} {value}"
+        for facet, value in told
+        if value
     )
 
 

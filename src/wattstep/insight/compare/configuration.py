@@ -24,7 +24,7 @@ def _facets() -> dict[str, str]:
 FACETS: Final[Mapping[str, str]] = MappingProxyType(_facets())
 # Settings of the training itself: in one folder of runs they differ because somebody chose so.
 CHOSEN: Final = frozenset(field.facet for field in FIELDS.values() if field.chosen)
-_SAYS_ITSELF: Final = ("workload", "device", "data", "engine")
+SAYS_ITSELF: Final = ("workload", "device", "data", "engine")
 
 
 def configuration_of(info: RunFacts) -> Configuration:
@@ -118,5 +118,5 @@ def label(configuration: Configuration, others: Sequence[Configuration]) -> str:
         field = FIELDS[name]
         beside = akin if field.of_model and name != "workload" else others
         if value != ITS_OWN and any(other[name] != value for other in beside):
-            parts.append(value if field.facet in _SAYS_ITSELF else f"{name} {value}")
+            parts.append(value if field.facet in SAYS_ITSELF else f"{name} {value}")
     return ", ".join(parts)

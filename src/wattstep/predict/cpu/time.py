@@ -23,6 +23,7 @@ CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED = (
 )  # fmt: skip
 CONVOLUTIONS: Final = (CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED)
 PRODUCT: Final = "matrix product"
+BATCH_NORM: Final = "aten::native_batch_norm"
 OTHERS: Final = (
     PRODUCT, "attention", "recurrent", "normalization", "pooling", "embedding", "loss", "activation",
     "reduction", "data movement", "elementwise", "optimizer", "other",
@@ -133,9 +134,18 @@ def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
         return LOOK
     elif phase == "optimizer":
         return "optimizer"
+    elif graph.names[place] == BATCH_NORM and _makes(graph, place) == 1:
+        return (
+            "elementwise"  # by statistics that it is given, as in a frozen network: it makes none
+        )
     elif kind not in OTHERS:
         return "other"
     return kind + BACK if phase == "backward" and kind in BOTH_WAYS else kind
+
+
+def _makes(graph: StepGraph, place: int) -> int:
+    """Number of tensors that an operation makes."""
+    return int(np.count_nonzero(graph.sizes[graph.made == place + 1]))
 
 
 def convolution_kind(one: Convolution, threads: int = 1) -> str:

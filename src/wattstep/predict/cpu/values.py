@@ -8,9 +8,11 @@ from typing import Final
 
 from wattstep.devices.table import Device, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
+from wattstep.predict.cpu.engines import EXPORTED, GROWTH, TENSORS
 from wattstep.predict.cpu.time import FRESH, KINDS, STARTING, VALUES
 
 CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
+TORCH: Final = "torch"
 INTERVAL: Final = ("system", "reserved", "allocated", "step_time")
 MEMORY: Final = ("preparation", "steps", "threshold")
 STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), FRESH, "step_s", "cache")
@@ -45,9 +47,32 @@ class CpuValues:
     notes: tuple[str, ...] = ()
 
     @property
+    def exported(self) -> bool:
+        """True if it trains what torch exported: its batches lie in memory, and are not drawn."""
+        return bool(self.values["step"].get(EXPORTED))
+
+    @property
+    def of_torch(self) -> bool:
+        """True if memory is that of torch's own process, whose allocator is replayed."""
+        return GROWTH not in self.values["memory"]
+
+    @property
     def libraries(self) -> Mapping[str, float]:
         """Bytes of libraries, by name."""
-        return {key: size for key, size in self.values["memory"].items() if key not in MEMORY}
+        own = (*MEMORY, TENSORS, GROWTH)
+        return {key: size for key, size in self.values["memory"].items() if key not in own}
+
+
+def framework_of(key: str) -> str:
+    """Framework of a key of a device's file: "torch-compile" of "torch-compile-2.13"."""
+    name, _, version = key.rpartition("-")
+    return name if version[:1].isdigit() else key
+
+
+def is_calibrated(device: Device) -> bool:
+    """True if a device has values of torch on its CPU, and no GPU that would train."""
+    has_gpu = any(each.kind == "gpu" for each in device.processors.values())
+    return not has_gpu and any(framework_of(name) == TORCH for name in device.kinds)
 
 
 def cpu_values(device: Device, engine: str | None, precision: str) -> CpuValues:
@@ -62,17 +87,18 @@ def cpu_values(device: Device, engine: str | None, precision: str) -> CpuValues:
         InvalidValueError: The device was not calibrated, lacks a value, or not for this.
     """
     cpus = [each for each in device.processors.values() if each.kind == "cpu"]
-    known = [name for name in device.kinds if name.partition("-")[0] == "torch"]
-    if not cpus or not known:
+    if not cpus or not is_calibrated(device):
         raise InvalidValueError(f"{device.name} has no GPU and no values for its CPU: {CALIBRATE}")
     if precision != "fp32":
         raise InvalidValueError(
             f"--precision {precision}: values for CPUs are fitted for fp32 alone"
         )
-    chosen = [name for name in known if engine in (None, name, name.partition("-")[0])]
+    chosen = [name for name in device.kinds if (engine or TORCH) in (name, framework_of(name))]
     if not chosen:
         raise InvalidValueError(
-            f"--engine {engine!r}: of {device.name} predictions know {', '.join(known)}"
+            f"--engine {engine}: {device.name} has values of {', '.join(device.kinds)} alone: "
+            f"`wattstep calibrate-device --engine {engine}`, run on it, measures that engine",
+            id="engine-not-calibrated",
         )
     name = chosen[-1]
     kinds, floor, usable = device.kinds[name], device.floors.get(name), device.memory.usable

@@ -7,7 +7,7 @@ from typing import Final
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device, quoted
 from wattstep.errors import InvalidValueError
-from wattstep.predict.cpu.values import INTERVAL, CpuValues
+from wattstep.predict.cpu.values import INTERVAL, CpuValues, is_calibrated
 
 MNN: Final = "mnn"
 NEEDED: Final = {
@@ -18,8 +18,13 @@ NEEDED: Final = {
 
 
 def trains_with_mnn(device: Device, engine: str | None) -> bool:
-    """True if MNN is asked for, or is the only framework that the device's values are of."""
-    return engine == MNN or (engine is None and list(device.kinds) == [MNN])
+    """True if MNN on a phone is asked for, or is the only framework that the device's values are of.
+
+    A CPU that was calibrated has values of its own for MNN, or none.
+    """
+    if engine == MNN:
+        return MNN in device.kinds or not is_calibrated(device)
+    return engine is None and list(device.kinds) == [MNN]
 
 
 def mnn_values(device: Device, precision: str, mode: str | None) -> CpuValues:

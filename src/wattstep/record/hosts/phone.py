@@ -45,6 +45,19 @@ def find_serial(name: str, adb: str = "adb") -> str:
     return usable[0]
 
 
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuses what is no option of a phone: adb= (the command) and runner= (what trains there, see `remote.phone`).
+
+    Raises:
+        InvalidValueError: One is unknown.
+    """
+    if unknown := set(options) - {"adb", "runner"}:
+        raise InvalidValueError(
+            f"--target adb: no option {sorted(unknown)[0]!r}: there are adb= and runner=",
+            id="unknown-target-option",
+        )
+
+
 class PhoneHost:
     """The phone with this serial number, which appears in nothing that is recorded.
 
@@ -77,16 +90,12 @@ class PhoneHost:
 
 
 def open_host(name: str, options: Mapping[str, str], pid: int, folder: Path) -> PhoneHost:
-    """As `record.hosts.TARGETS` names it; the option adb= gives another command.
+    """As `record.hosts.TARGETS` names it; see `check_options`.
 
     Raises:
         InvalidValueError: An option is unknown.
         RecordingError: The phone cannot be reached.
     """
-    if unknown := set(options) - {"adb"}:
-        raise InvalidValueError(
-            f"--target adb: no option {sorted(unknown)[0]!r}: there is adb=",
-            id="unknown-target-option",
-        )
+    check_options(options)
     adb = options.get("adb", "adb")
     return PhoneHost(find_serial(name, adb), adb)

@@ -67,6 +67,12 @@ class PhoneClock:
     def __len__(self) -> int:
         return len(self._points)
 
+    @property
+    def by_uptime(self) -> bool:
+        """True if the phone's stamps are of its uptime, since its shell tells no wall clock."""
+        with self._lock:
+            return bool(self._points) and abs(self._points[-1].offset_us) < BACK_US
+
     def reaches(self, stamp: Stamp) -> bool:
         """True if a moment lies after this stamp, so that nothing is guessed ahead."""
         with self._lock:

@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TextIO
 
@@ -55,14 +56,13 @@ def _processor_s(text: str) -> float:
     return sum(60.0 * int(m) + int(s) + float(f"0.{part}") for m, s, part in times)
 
 
-class Following:
-    """Follower of a command on a phone, which takes in its output as it comes.
+class JobFollowing(ABC):
+    """Follower of a job on a phone, which takes in what it writes as that comes.
 
     Args:
         recording: The run.
-        job: The command.
+        job: The job.
         phone: To reach it again.
-        settings: As the user gave them.
         patience_s: How long a lost phone is waited for.
         say: Takes lines for the user.
 
@@ -75,25 +75,38 @@ class Following:
         recording: PhoneRecording,
         job: Job,
         phone: Phone,
-        settings: ProfileSettings,
         patience_s: float,
         say: Callable[[str], None],
     ) -> None:
         self.rebooted = False
         self._say = say
         self._recording, self._job, self._phone = recording, job, phone
-        self._settings, self._patience_s = settings, patience_s
-        self._marker = parse_output_marker(settings.step_marker)
-        self._steps = StepWriter(recording.marks, self._marker, recording.began_ns)
+        self._patience_s = patience_s
         self._streams = {OUTPUT: Stream(), ERRORS: Stream()}
         self._signs: dict[int, Sample] = {}
         self._lines = 0
         self._stamping_s = 0.0
-        self._held: list[Sample] = []
         self._code: int | None = None
         self._closed = False
-        self._worst_ns = 0
         self._outages = 0
+
+    @abstractmethod
+    def _line(self, record: Sample) -> None:
+        """Takes in a line that the job printed."""
+
+    def _begun(self, record: Sample) -> None:  # noqa: B027 - most need it not
+        """The job begins."""
+
+    @abstractmethod
+    def _release(self, *, everything: bool = False) -> None:
+        """Hands on what lies before the newest moment on both clocks; at the end all of it."""
+
+    def _journal(self, data: bytes) -> None:  # noqa: B027 - commands write none
+        """Takes in what came of the job's own journal."""
+
+    @abstractmethod
+    def finish(self, code: int | None) -> None:
+        """After the last sample: everything that is held, the end, and what the reader must know."""
 
     def follow(self, every_s: float, stop: Stop) -> int | None:
         """Asks until the command has ended; its exit code, or None where we were told to stop.
@@ -151,7 +164,7 @@ class Following:
         self._release()
         for record in self._records(answer):
             self._take(record)
-        self._held.sort(key=_order)
+        self._journal(answer.journal)
         if CLOSED in self._signs:
             self._closed = answer.whole
             return
@@ -177,7 +190,7 @@ class Following:
     def _take(self, record: Sample) -> None:
         if record.read in (OUTPUT, ERRORS):
             self._lines += 1
-            self._show(record)
+            self._line(record)
         elif record.read == COST:
             self._stamping_s += _processor_s(record.text)
         elif record.read in (BEGUN, ENDED, CLOSED, FULL):
@@ -187,11 +200,67 @@ class Following:
         if record.read == FULL:
             self._recording.note(STORAGE_FULL)
             self._say(f"wattstep: {STORAGE_FULL}")
-        if record.read in (OUTPUT, ERRORS, BEGUN):
-            self._held.append(record)
+        if record.read == BEGUN:
+            self._begun(record)
 
-    def _show(self, record: Sample) -> None:
+    def stop(self, wait_s: float) -> None:
+        """Ends the command, and takes in its last words; what cannot be had is left."""
+        try:
+            self._job.signal("TERM")
+            end = time.monotonic() + wait_s
+            while not self._closed and time.monotonic() < end:
+                self._process(self._job.follow())
+                time.sleep(0.1)
+        except RecordingError as error:
+            self._recording.note(str(error).removeprefix("--target adb: "))
+
+    def _sign(self, number: int) -> Moment | None:
+        """When the keeper said this, on our clock; None: it did not, or nothing tells."""
+        sign = self._signs.get(number)
+        return None if sign is None else self._recording.clock.place(sign.stamp)
+
+    def _note_outages(self) -> None:
+        if self._outages:
+            self._recording.note(
+                f"the phone was out of reach {self._outages} times: the command went on, its "
+                "steps are known, samples have gaps"
+            )
+
+
+class Following(JobFollowing):
+    """Follower of a user's command, whose output tells its steps.
+
+    Args:
+        recording: The run.
+        job: The command.
+        phone: To reach it again.
+        settings: As the user gave them.
+        patience_s: How long a lost phone is waited for.
+        say: Takes lines for the user.
+    """
+
+    def __init__(
+        self,
+        recording: PhoneRecording,
+        job: Job,
+        phone: Phone,
+        settings: ProfileSettings,
+        patience_s: float,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(recording, job, phone, patience_s, say)
+        self._settings = settings
+        self._marker = parse_output_marker(settings.step_marker)
+        self._steps = StepWriter(recording.marks, self._marker, recording.began_ns)
+        self._held: list[Sample] = []
+        self._worst_ns = 0
+
+    def _begun(self, record: Sample) -> None:
+        self._held.append(record)
+
+    def _line(self, record: Sample) -> None:
         """The command's output is ours; on standard error where ours is for JSON."""
+        self._held.append(record)
         to_errors = record.read == ERRORS or self._settings.script_output == "stderr"
         stream: TextIO = sys.stderr if to_errors else sys.stdout
         print(record.text, end="" if record.status else "\n", file=stream, flush=True)
@@ -199,6 +268,7 @@ class Following:
     def _release(self, *, everything: bool = False) -> None:
         """Hands on what lies before the newest moment on both clocks; at the end all of it."""
         clock = self._recording.clock
+        self._held.sort(key=_order)
         while self._held and (everything or clock.reaches(self._held[0].stamp)):
             self._hand_on(self._held.pop(0))
 
@@ -217,17 +287,6 @@ class Following:
                 self._recording.save(self._within())
         except OSError as error:
             self._recording.fail(f"the run cannot be written ({error.strerror})")
-
-    def stop(self, wait_s: float) -> None:
-        """Ends the command, and takes in its last words; what cannot be had is left."""
-        try:
-            self._job.signal("TERM")
-            end = time.monotonic() + wait_s
-            while not self._closed and time.monotonic() < end:
-                self._process(self._job.follow())
-                time.sleep(0.1)
-        except RecordingError as error:
-            self._recording.note(str(error).removeprefix("--target adb: "))
 
     def finish(self, code: int | None) -> None:
         """After the last sample: everything that is held, the end, and what the reader must know."""
@@ -254,11 +313,6 @@ class Following:
             options={"command": {"exit_code": code, "steps": steps.steps if has_steps else None}}
         )
         self._describe(has_steps or moment is None)
-
-    def _sign(self, number: int) -> Moment | None:
-        """When the keeper said this, on our clock; None: it did not, or nothing tells."""
-        sign = self._signs.get(number)
-        return None if sign is None else self._recording.clock.place(sign.stamp)
 
     def _peak(self, end: Moment | None) -> None:
         """The command's peak memory, and how near its end it was read.
@@ -300,11 +354,7 @@ class Following:
             )
         if self._worst_ns:
             recording.note(self._within())
-        if self._outages:
-            recording.note(
-                f"the phone was out of reach {self._outages} times: the command went on, its "
-                "steps are known, samples have gaps"
-            )
+        self._note_outages()
         if self._stamping_s >= COST_SAID_S:
             recording.note(
                 f"stamping its {self._lines} lines took {self._stamping_s:.2f} s of the phone's "

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from wattstep.errors import RecordingError
@@ -17,10 +18,11 @@ from wattstep.remote.ssh import ConnectionLostError
 OUTPUT, ERRORS, BEGUN, ENDED, CLOSED, FULL, COST = range(7)
 FOLDER: Final = "/data/local/tmp"
 ASK_S = 20.0  # that one question to the phone may take
+PUSH_S = 600.0  # that a file may take
 START_S = 60.0  # that the first may take, which starts the keeper and waits for it
 BOOT = "/proc/sys/kernel/random/boot_id"
 BLOCK, BLOCKS = 4096, 256  # what one question fetches of each stream: 1 MiB at most
-PARTS: Final = 5  # of an answer, between the bytes 31, which the records do not hold
+PARTS: Final = 6  # of an answer, between the bytes 31, which the records do not hold
 
 # Runs the command in a session of its own, and stamps each line that it prints, by the same clock
 # as the sampling loop: so the cable's delay does not matter, nor that it is pulled for a while.
@@ -108,6 +110,7 @@ printf 'wattstep %s %s\n' "$k" "$B"
 part signs 0 1
 part output "$output" "$blocks"
 part errors "$errors" "$blocks"
+part journal "$journal" "$blocks"
 printf '\037'
 """
 _SIGNAL: Final = r"""
@@ -130,6 +133,11 @@ if [ -d "$d" ]; then
 fi
 [ -d "$d" ] || echo wattstep cleared
 """
+
+
+def new_folder() -> str:
+    """A place on the phone that no command has."""
+    return f"{FOLDER}/wattstep-{secrets.token_hex(6)}"
 
 
 class Phone:
@@ -169,6 +177,36 @@ class Phone:
             raise ConnectionLostError(f"--target adb: {message}", id="phone-unreachable")
         return done.stdout
 
+    def push(self, source: Path, place: str) -> None:
+        """Copies a file to a path on the phone.
+
+        Raises:
+            ConnectionLostError: The phone is not there.
+            RecordingError: It has no room, or does not take it.
+        """
+        try:
+            done = subprocess.run(
+                [self._adb, "-s", self._serial, "push", str(source), place],
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=PUSH_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ConnectionLostError(
+                f"--target adb: {source.name} did not get to the phone within {PUSH_S:.0f} s: reconnect it"
+            ) from None
+        if done.returncode == 0:
+            return
+        lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
+        why = lines[-1] if lines else "adb does not say why"
+        if "No space" in why:
+            raise RecordingError(
+                f"--target adb: no room for {source.name} in {FOLDER} of the phone: free some",
+                id="phone-full",
+            )
+        raise ConnectionLostError(
+            f"--target adb: {source.name} did not get to the phone: {trouble(why)}",
+            id="phone-unreachable",
+        )
+
     def reconnect(self) -> None:
         """Tries again to reach a phone in the network; one on a cable comes by itself."""
         if ":" not in self._serial:
@@ -191,6 +229,7 @@ class Answer:
         signs: All that the keeper has said of the command up to now, with space after it.
         output: Records of standard output that came since.
         errors: Those of standard error.
+        journal: What came of the file "journal" in the command's folder, where it writes one.
         whole: Whether these were all; otherwise the next answer has more.
         boot: Which start of the phone it is of: "unknown" where it does not tell.
         running: Whether what runs the command is still there, or was when these records were read.
@@ -199,6 +238,7 @@ class Answer:
     signs: bytes
     output: bytes
     errors: bytes
+    journal: bytes
     whole: bool
     boot: str
     running: bool
@@ -212,6 +252,7 @@ class Job:
         command: The command, with its arguments.
         lease_s: How long it goes on while nobody asks for it; then it ends and clears itself away.
         root: Before the phone's paths; "" but in tests.
+        folder: Of the command on the phone, by `new_folder`; None: one that nobody knows.
 
     Attributes:
         pid: Of the command, on the phone.
@@ -223,12 +264,18 @@ class Job:
     """
 
     def __init__(
-        self, phone: Phone, command: Sequence[str], lease_s: float, root: str = ""
+        self,
+        phone: Phone,
+        command: Sequence[str],
+        lease_s: float,
+        root: str = "",
+        folder: str | None = None,
     ) -> None:
         self._phone = phone
-        self._folder = f"{root}{FOLDER}/wattstep-{secrets.token_hex(6)}"
+        self._root = root
+        self._folder = root + (folder or new_folder())
         self._boot_file = f"{root}{BOOT}"
-        self._at = {"output": 0, "errors": 0}  # bytes that are known of each stream
+        self._at = {"output": 0, "errors": 0, "journal": 0}  # bytes that are known of each stream
         try:
             self.pid, self.ticks_hz = self._begin(command, lease_s)
             self.boot = self.follow().boot
@@ -280,8 +327,8 @@ class Job:
         Raises:
             ConnectionLostError: The phone is not there; nothing is skipped when it is asked again.
         """
-        output, errors = (str(at // BLOCK) for at in self._at.values())
-        reply = self._ask(_ASK, blocks=str(BLOCKS), output=output, errors=errors)
+        output, errors, journal = (str(at // BLOCK) for at in self._at.values())
+        reply = self._ask(_ASK, blocks=str(BLOCKS), output=output, errors=errors, journal=journal)
         parts = reply.split(b"\x1f")
         words = parts[0].decode(errors="replace").split()
         if len(parts) != PARTS or len(words) != 3 or words[0] != "wattstep":
@@ -290,7 +337,8 @@ class Job:
             signs=parts[1],
             output=self._new("output", parts[2]),
             errors=self._new("errors", parts[3]),
-            whole=max(len(parts[2]), len(parts[3])) < BLOCK * BLOCKS,
+            journal=self._new("journal", parts[4]),
+            whole=max(map(len, parts[2:5])) < BLOCK * BLOCKS,
             boot=words[2],
             running=words[1] == "kept",
         )
@@ -300,6 +348,25 @@ class Job:
         data = blocks[self._at[stream] % BLOCK :]
         self._at[stream] += len(data)
         return data
+
+    def put(self, source: Path) -> None:
+        """Copies a file into the command's folder, by its own name, and keeps the keeper waiting.
+
+        Raises:
+            ConnectionLostError: The phone is not there.
+            RecordingError: It has no room.
+        """
+        self._phone.push(source, f"{self._folder.removeprefix(self._root)}/{source.name}")
+        self.follow()
+
+    def run(self, script: str) -> str:
+        """What a script prints that runs in the command's folder.
+
+        Raises:
+            ConnectionLostError: The phone is not there.
+        """
+        reply = self._ask(f'cd "$d" || exit 1\n{script}', wait_s=START_S)
+        return reply.decode(errors="replace")
 
     def signal(self, name: str) -> None:
         """Sends the command, and what it has started, a signal: "TERM".

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from wattstep.errors import RecordingError
 from wattstep.record.sensors.android import Phone
@@ -22,10 +22,10 @@ from wattstep.record.sensors.android.source import LEAST_PERIOD_S, PhoneSource
 from wattstep.record.stepping import wall_clock
 from wattstep.remote.phone.clock import PhoneClock
 from wattstep.schema.channel import Channel, SensorRead
-from wattstep.schema.journal import JOURNAL, MISSING, samples_name
+from wattstep.schema.journal import JOURNAL, MISSING, OPERATIONS, samples_name
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import PlannedRead, RunInfo
-from wattstep.store.files import create_folder, remove_empty, write_info
+from wattstep.store.files import create_folder, remove_empty, write_info, write_whole
 from wattstep.store.lock import RunLock
 from wattstep.store.marks import MarkJournal
 
@@ -101,6 +101,7 @@ class PhoneRecording:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._files = contextlib.ExitStack()
+        self._operations: IO[bytes] | None = None
         self._info: RunInfo | None = None
         self._above = create_folder(folder)
         try:
@@ -128,7 +129,7 @@ class PhoneRecording:
         missing = {name: f.reason for name, f in phone.sensors.items() if hasattr(f, "reason")}
         known: dict[str, Any] = {
             "batch_size": None, "threads": None, "precision": None, "processor": None,
-            "seed": None, **about,
+            "seed": None, "trace": "none", **about,
         }  # fmt: skip
         for note in phone.notes:
             self.note(note)
@@ -136,7 +137,6 @@ class PhoneRecording:
             state="recording",
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             interval_s=self._interval_s,
-            trace="none",
             device=phone.device,
             scheduling="a loop of the phone's shell, at ordinary priority",
             reads=planned,
@@ -197,6 +197,17 @@ class PhoneRecording:
             self.problem = reason
             self._lost["samples"] = time.perf_counter_ns()
             self.note(f"recording ended early: {reason}")
+
+    def add_operations(self, rows: bytes) -> None:
+        """Appends rows of a traced step (`schema.journal.OPERATION`).
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self._operations is None:
+            path = self.path / JOURNAL / OPERATIONS
+            self._operations = self._files.enter_context(path.open("ab", buffering=0))
+        write_whole(self._operations.fileno(), rows)
 
     def about(self, **fields: Any) -> None:
         """Fields of `RunInfo` that became known only now."""

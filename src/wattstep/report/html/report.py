@@ -30,7 +30,7 @@ from wattstep.report.html.page import (
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
-from wattstep.report.html.paper.section import paper_section
+from wattstep.report.html.paper.section import cai_section, paper_section
 from wattstep.report.html.parted import parted
 from wattstep.report.html.run import rankings, run_section
 from wattstep.report.html.shared import reasons_of, reasons_once, told_once, without_notes
@@ -184,17 +184,22 @@ def render_report(
         )
     ]
 
-    def figures_of_paper() -> dict[str, Any] | None:
-        readings = [
+    def readings() -> Readings:
+        read = [
             reading(report, run.three_steps, run.state)
             for report, run in zip(reports, runs, strict=True)
         ]
-        return paper_section(Readings(runs=readings, daily=daily), plots, paper)
+        return Readings(runs=read, daily=daily)
 
     render = partial(
         template("report.html").render,
         title=_page_title(reports, daily),
-        paper=failures.guard("the paper's figures", figures_of_paper, None),
+        paper=failures.guard(
+            "the paper's figures", lambda: paper_section(readings(), plots, paper), None
+        ),
+        cai=failures.guard(
+            "the figures of Cai et al.", lambda: cai_section(readings(), plots, paper), None
+        ),
         compared=compared,
         unreadable=unreadable,
         meanings=wording.STATUS_MEANINGS,

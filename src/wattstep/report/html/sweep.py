@@ -19,7 +19,7 @@ from wattstep.report.html.page import (
     write_at_once,
 )
 from wattstep.report.html.paper.readings import Readings, reading
-from wattstep.report.html.paper.section import paper_section
+from wattstep.report.html.paper.section import cai_section, paper_section
 from wattstep.report.html.report import Reported, Unreadable, note_failures
 from wattstep.report.sweep_table import BOARD, evidence, facts, fit_table, unfit
 from wattstep.report.values import BYTES_NOTE, plain
@@ -62,7 +62,12 @@ def render_sweep(
     plots = Plots()
     nothing: list[tuple[Front, Plot | None]] = []
     drawn = failures.guard("time and energy", lambda: _fronts(sweep, plots), nothing)
-    figures = failures.guard("the paper's figures", lambda: _paper(runs, plots, paper), None)
+    figures = failures.guard(
+        "the paper's figures", lambda: paper_section(_readings(runs), plots, paper), None
+    )
+    of_cai = failures.guard(
+        "the figures of Cai et al.", lambda: cai_section(_readings(runs), plots, paper), None
+    )
     return template("sweep.html").render(
         table=fit_table(sweep),
         facts=facts(sweep),
@@ -71,6 +76,7 @@ def render_sweep(
         outcomes=[_outcome(outcome) for outcome in sweep.outcomes],
         fronts=drawn,
         paper=figures,
+        cai=of_cai,
         unreadable=unreadable,
         failures=[(plain(one.part), plain(one.reason)) for one in failures],
         bytes_note=BYTES_NOTE,
@@ -88,10 +94,9 @@ def _fronts(sweep: SweepReport, plots: Plots) -> list[tuple[Front, Plot | None]]
     ]
 
 
-def _paper(runs: Sequence[Reported], plots: Plots, asked: bool) -> dict[str, Any] | None:
-    """The paper's figures on the runs of the sweep."""
-    readings = [reading(run.report, run.three_steps, run.state) for run in runs]
-    return paper_section(Readings(runs=readings), plots, asked)
+def _readings(runs: Sequence[Reported]) -> Readings:
+    """The runs of the sweep, as the papers' figures read them."""
+    return Readings(runs=[reading(run.report, run.three_steps, run.state) for run in runs])
 
 
 def _settings(sweep: SweepReport) -> list[tuple[str, str]]:

@@ -147,9 +147,21 @@ def _lines(
 
 
 def _kind(engine: str, name: str, probes: str) -> Iterator[str]:
+    return kind_heading(engine, name, probes, "wattstep calibrate-device")
+
+
+def kind_heading(engine: str, name: str, probes: str, source: str) -> Iterator[str]:
+    """Begin of the table of a kind of operations.
+
+    Args:
+        engine: As tables name it.
+        name: Of the kind.
+        probes: Of the trainings that were measured, in words.
+        source: The command that measured them.
+    """
     yield f'\n[kinds."{engine}".{json.dumps(name)}]'
     yield f"fitted = {json.dumps(probes)}"
-    yield 'basis = "calibration"\nsource = "wattstep calibrate-device"'
+    yield f'basis = "calibration"\nsource = {json.dumps(source)}'
 
 
 def _ceilings(ceilings: Ceilings | None) -> Iterator[str]:
@@ -180,6 +192,11 @@ def _rounds(values: Sequence[float], source: str, most: float = 1.0) -> str:
 
 def _spread(spread: Spread, source: str) -> str:
     return _value(spread.value, spread.low, spread.high, source)
+
+
+def spread(value: float, low: float, high: float, source: str) -> str:
+    """A calibrated value with its range, as TOML."""
+    return _value(value, low, high, source)
 
 
 def _value(value: float, low: float, high: float, source: str, basis: str = "calibration") -> str:

@@ -118,7 +118,7 @@ def fit(probes: Sequence[Probe]) -> Fit:
     others_cores = max(probe.others for probe in probes)
     reach = dict(LEAST_REACH)
     for key, each in errors.items():
-        reach[key] = max(reach[key], _quantile_90(each))
+        reach[key] = max(reach[key], quantile_90(each))
     if others_cores > DISTURBED:
         reach["step_time"] = hypot(reach["step_time"], DISTURBED_SPREAD)
     return Fit(
@@ -131,7 +131,7 @@ def _values(spreads: Mapping[str, Spread]) -> dict[str, float]:
     return {key: each.value for key, each in spreads.items()}
 
 
-def _quantile_90(errors: Sequence[float]) -> float:
+def quantile_90(errors: Sequence[float]) -> float:
     """Within which nine in ten of further ones are: the next larger of those seen, as there are few."""
     sizes = sorted(abs(each) for each in errors)
     return sizes[min(len(sizes) - 1, int(0.9 * (len(sizes) + 1)))]
@@ -186,12 +186,12 @@ def peak_of(probe: Probe, floor: float, memory: Mapping[str, float]) -> float:
 def fit_time(probes: Sequence[Probe]) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Rooflines of kinds, and what the framework takes between operations."""
     timed = [probe for probe in probes if probe.timed]
-    works = [probe.work for probe in timed]
+    works, measured = [probe.work for probe in timed], operations_alone(timed)
     features = np.concatenate([work.features for work in works])
-    seconds = np.maximum(np.concatenate([p.operation_seconds for p in timed]), LEAST_S)
+    seconds = np.concatenate(measured)
     codes = np.concatenate([work.kinds for work in works])
     # What an operation may be off by grows with the root of its time; each training counts the same.
-    whole = np.concatenate([np.full(len(p.rows), p.operation_seconds.sum()) for p in timed])
+    whole = np.concatenate([np.full(len(each), each.sum()) for each in measured])
     weights = 1 / np.sqrt(seconds * whole)
     computes = codes != CODES[LOOK]
     common = _roofline(features, seconds, weights, computes, None)
@@ -203,7 +203,22 @@ def fit_time(probes: Sequence[Probe]) -> tuple[dict[str, dict[str, float]], dict
         if mine.sum() >= LEAST_ROWS:
             own = _roofline(features, seconds, weights, mine, common)
         kinds[kind] = dict(zip(VALUES, own.tolist(), strict=True))
-    return _to_whole_steps(probes, kinds, _between(timed, works, kinds))
+    return _to_whole_steps(probes, kinds, _between(timed, works, measured))
+
+
+def operations_alone(probes: Sequence[Probe]) -> list[FloatArray]:
+    """Time in s of each operation of each training, without what timing it adds.
+
+    With their clock attached, operations of small trainings take longer together than a step without: what each
+    has more on the median of the half of trainings whose operations are shortest is the clock's.
+
+    Args:
+        probes: Whose operations were timed.
+    """
+    shortest = sorted(probes, key=lambda p: p.seconds / len(p.rows))[: (len(probes) + 1) // 2]
+    added = [(float(p.operation_seconds.sum()) - p.seconds) / len(p.rows) for p in shortest]
+    clock = max(0.0, median(added))
+    return [np.maximum(probe.operation_seconds - clock, LEAST_S) for probe in probes]
 
 
 def _roofline(
@@ -224,15 +239,15 @@ def _roofline(
 
 
 def _between(
-    probes: Sequence[Probe], works: Sequence[CpuWork], kinds: Mapping[str, Mapping[str, float]]
+    probes: Sequence[Probe], works: Sequence[CpuWork], operations: Sequence[FloatArray]
 ) -> dict[str, float]:
     """Time of each operation's start by phase, and of each step: what no operation covers."""
     rows, rests = [], []
-    for probe, work in zip(probes, works, strict=True):
+    for probe, work, seconds in zip(probes, works, operations, strict=True):
         step = probe.seconds
         starts = [work.starts[phase] for phase in STARTING]
         rows.append(np.array([*starts, probe.fresh, 1.0]) * STEP_UNITS / step)
-        rests.append((step - float(probe.operation_seconds.sum())) / step)
+        rests.append((step - float(seconds.sum())) / step)
     solution = nnls(np.array(rows), np.array(rests))[0] * STEP_UNITS
     return dict(zip(STEP, solution.tolist(), strict=True))
 

@@ -209,6 +209,23 @@ def probe_in_child(settings: ProbeSettings) -> Probe:
         WattstepError: The child failed, or ended in any other way.
         KeyboardInterrupt: The user stopped it.
     """
+    asked = json.dumps(asdict(settings))
+    document = document_of_child("wattstep.train.calibration.probe:main", asked, settings.name)
+    return Probe.from_dict(document)
+
+
+def document_of_child(entry: str, asked: str, name: str) -> Mapping[str, Any]:
+    """What a child that measures tells as its `probe`.
+
+    Args:
+        entry: "module:function" of the child.
+        asked: Its argument.
+        name: Of what it measures, for errors.
+
+    Raises:
+        WattstepError: The child failed, or ended in any other way.
+        KeyboardInterrupt: The user stopped it.
+    """
     documents: list[Mapping[str, Any]] = []
 
     def hear(news: _ProbeNews) -> None:
@@ -217,12 +234,7 @@ def probe_in_child(settings: ProbeSettings) -> Probe:
 
     with tempfile.TemporaryFile() as output, enforced(None) as cage:
         child = GuardedChild(
-            "wattstep.train.calibration.probe:main",
-            [json.dumps(asdict(settings))],
-            cage,
-            output=output,
-            ends_with_us=True,
-            watchdog=find_watchdog("cpu"),
+            entry, [asked], cage, output=output, ends_with_us=True, watchdog=find_watchdog("cpu")
         )
         with ends_with_us(child.process):
             ending = child.follow(hear)
@@ -234,8 +246,8 @@ def probe_in_child(settings: ProbeSettings) -> Probe:
             reason = (
                 ending.starved or (tail(output).strip().splitlines() or ["it said nothing"])[-1]
             )
-            raise RecordingError(f"{settings.name} could not be measured: {reason}")
-    return Probe.from_dict(documents[0])
+            raise RecordingError(f"{name} could not be measured: {reason}")
+    return documents[0]
 
 
 def main() -> int:

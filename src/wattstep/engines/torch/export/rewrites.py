@@ -106,6 +106,16 @@ def _places(size: int, window: int, step: int, padding: int, ceil: bool) -> int:
     return places - 1 if ceil and (places - 1) * step >= size + padding else places
 
 
+def _framed(values: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Values with so many of minus infinity before and after them; no padding, which ExecuTorch cannot undo."""
+    shape = list(map(int, values.shape))
+    edges = []
+    for width in (before, after):
+        shape[dim] = width
+        edges.append([torch.full(shape, float("-inf"), dtype=values.dtype)] if width else [])
+    return torch.cat([*edges[0], values, *edges[1]], dim) if any(edges) else values
+
+
 def max_pool_by_comparisons(
     values: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -124,7 +134,7 @@ def max_pool_by_comparisons(
     below = max((rows - 1) * down + height - int(values.shape[-2]) - above, 0)
     beside = max((columns - 1) * right + width - int(values.shape[-1]) - left, 0)
     if above or left or below or beside:
-        values = functional.pad(values, (left, beside, above, below), value=float("-inf"))
+        values = _framed(_framed(values, -1, left, beside), -2, above, below)
     highest: Tensor | None = None
     for y in range(height):
         for x in range(width):

@@ -18,18 +18,17 @@ from torch.overrides import TorchFunctionMode
 from wattstep.engines.exported.conformance import STEPS, Course, Reference
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.torch.compiling import Compiling
-from wattstep.engines.torch.export.rewrites import attention
+from wattstep.engines.torch.export.rewrites import Rewriting, attention
 from wattstep.engines.torch.trainer import count_model
 from wattstep.errors import InvalidValueError
+from wattstep.schema.exported import MOST_BATCHES, MOST_BYTES
 from wattstep.schema.run_documents import ModelFacts
 from wattstep.schema.workload import DataFacts, Preparation, Specification
 from wattstep.workloads.torch.supervised import SupervisedTraining
 from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 
 Array = npt.NDArray[Any]
-MOST_BYTES: Final = 64 << 20  # of all batches, unless one alone takes more
 MOST_OF_BATCH: Final = 512 << 20
-MOST_BATCHES: Final = 64
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
 MOVED: Final = 16 * torch.finfo(torch.float32).eps
@@ -203,6 +202,17 @@ class Source:
         arrays = self.batches.values()
         tensors = [torch.from_numpy(np.array(array[index % len(array)])) for array in arrays]
         return [each.to(kind) if each.is_floating_point() else each for each in tensors]
+
+    def applied(self, rewrites: Sequence[str]) -> list[str]:
+        """A sentence of each rewrite that takes a place in a pass of the network; a tracer may make many.
+
+        Args:
+            rewrites: Names of `rewrites.REWRITES`.
+        """
+        rewriting = Rewriting(rewrites)
+        with torch.no_grad(), _unchanged(self.network), rewriting:
+            self.network.loss(*self.batch(0))
+        return rewriting.applied
 
     @cached_property
     def parameters(self) -> list[ExportedParameter]:

@@ -17,7 +17,6 @@ from wattstep.report.html.charts import (
 )
 from wattstep.report.html.paper.drawn import Drawn, KeyEntry, NotDrawn, Panel
 from wattstep.report.html.paper.published import Published, published
-from wattstep.report.html.paper.published import label as published_label
 from wattstep.report.html.paper.readings import Readings, pooled
 from wattstep.report.html.plotly_text import inert
 from wattstep.report.tables import Row, Table, table
@@ -67,7 +66,7 @@ Cell = tuple[str, str, Figure, str]  # name, place, figure and colour of a bar
 
 
 def draw_lines(
-    number: int, quantities: Mapping[str, str], unit: str, sentences_of: Sentences,
+    number: int | str, quantities: Mapping[str, str], unit: str, sentences_of: Sentences,
     titles: Mapping[str, str] | None = None, *, together: bool = False,
 ) -> Callable[[Readings], Drawn | NotDrawn]:  # fmt: skip
     """Draws lines by batch size, the paper's points beside them.
@@ -272,8 +271,10 @@ def line_chart(
 
 def published_key(published: Sequence[Published], colors: Mapping[str, str]) -> list[KeyEntry]:
     """Legend entries of the outlined points."""
-    colored = dict.fromkeys(colors.get(point.workload, "--ink-soft") for point in published)
-    return [KeyEntry(mark=_PUBLISHED[1], color=each, label=published_label()) for each in colored]
+    colored = {colors.get(point.workload, "--ink-soft"): point.label for point in published}
+    return [
+        KeyEntry(mark=_PUBLISHED[1], color=each, label=label) for each, label in colored.items()
+    ]
 
 
 def grouped_bars(
@@ -397,7 +398,7 @@ def _published(
                 "cliponaxis": False,
                 "hovertext": [
                     f"<b>{inert(model)}</b><br>{inert(point.text)} at batch {point.batch}"
-                    f"<br>{inert(published_label())}"
+                    f"<br>{inert(point.label)}"
                     for point in own
                 ],
                 "hoverinfo": "text",

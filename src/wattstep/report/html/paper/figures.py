@@ -57,7 +57,7 @@ def _together(remark: str, groups: Sequence[Group]) -> list[str]:
     return [f"{names}: {remark}."] if groups else []
 
 
-def _growth(groups: Sequence[Group], name: str, unit: str, what: str) -> list[str]:
+def growth(groups: Sequence[Group], name: str, unit: str, what: str) -> list[str]:
     """Ratio of a metric at the largest batch to that at the smallest, a sentence a group."""
     changes = [(group, ends_of(group, metric(name, unit), logarithm=True)) for group in groups]
     return [
@@ -292,7 +292,7 @@ def _draw_energy(readings: Readings) -> Drawn | NotDrawn:
         panels=panels, key=key,
         table=batch_table(batch_rows(groups, dict.fromkeys(names, "J")), {n: _part(n) for n in names}),
         sentences=[
-            *_growth(groups, WHOLE, "J", "the energy of a step"),
+            *growth(groups, WHOLE, "J", "the energy of a step"),
             *_together(_PARTS_MISSING, [group for group in groups if not _parts_of(group)]),
             *_together(COMPUTED, [group for group in groups if computed_power(group.runs)]),
             *_together(NOT_FOLLOWING, [group for group in groups if replayed(group.runs)]),
@@ -433,7 +433,7 @@ FIGURES: Final[Mapping[int, PaperFigure]] = MappingProxyType(
             title="Throughput by batch size",
             draw=draw_lines(
                 8, {"throughput": "Throughput"}, "samples/s",
-                lambda _, groups: _growth(groups, "throughput", "samples/s", "throughput"),
+                lambda _, groups: growth(groups, "throughput", "samples/s", "throughput"),
                 {"throughput": "Samples trained in a second"},
             ),
         ),

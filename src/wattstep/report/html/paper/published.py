@@ -1,4 +1,4 @@
-"""Values that the paper's text states, by figure; read from `published.toml`."""
+"""Values that papers state, by figure; read from a TOML file for each paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 # The paper's own digits: no more, and none dropped.
 _WRITTEN = {
     "times": (1.0, "{:g} ×"), "points": (100.0, "{:g} points"), "ratio": (100.0, "{:.4g} %"),
-    "B": (1e-9, "{:g} GB"), "samples/s": (1.0, "{:,g} samples/s"),
+    "B": (1e-9, "{:g} GB"), "samples/s": (1.0, "{:,g} samples/s"), "s": (1e3, "{:,g} ms"),
 }  # fmt: skip
 
 
@@ -26,7 +26,7 @@ class Published:
     """A number of the paper.
 
     Attributes:
-        figure: The figure that it belongs to.
+        figure: The figure that it belongs to; those of other papers than the first have names.
         what: Quantity.
         value: The number, or the least of several.
         unit: As of figures; or "times", or "points" (of a ratio).
@@ -38,9 +38,10 @@ class Published:
         batch: Batch size, or None.
         day: Of a daily training, or None.
         growth: True if it is the ratio of two batch sizes.
+        label: Of its paper, that tells published values from the user's own.
     """
 
-    figure: int
+    figure: int | str
     what: str
     value: float
     unit: str
@@ -52,6 +53,7 @@ class Published:
     batch: int | None = None
     day: int | None = None
     growth: bool = False
+    label: str = ""
 
     @property
     def text(self) -> str:
@@ -66,29 +68,41 @@ class Published:
         return pattern.format(factor * value)
 
 
+TX2 = "published"
+CAI = "cai"
+_PAPERS = (TX2, CAI)  # by the name of the file
+
+
 @cache
-def _document() -> dict[str, Any]:
-    own = files("wattstep.report.html.paper") / "published.toml"
+def _document(paper: str) -> dict[str, Any]:
+    own = files("wattstep.report.html.paper") / f"{paper}.toml"
     document: dict[str, Any] = tomllib.loads(own.read_text(encoding="utf-8"))
     return document
 
 
-def label() -> str:
+def label(paper: str = TX2) -> str:
     """Label that tells published values from the user's own."""
-    return str(_document()["label"])
+    return str(_document(paper)["label"])
 
 
-def source() -> str:
+def source(paper: str = TX2) -> str:
     """The paper."""
-    return str(_document()["source"])
+    return str(_document(paper)["source"])
+
+
+def workloads_of(paper: str) -> frozenset[str]:
+    """Its networks, in the words of `wattstep suite`."""
+    return frozenset(_document(paper)["names"].values())
 
 
 @cache
-def published(figure: int) -> Sequence[Published]:
+def published(figure: int | str) -> Sequence[Published]:
     """The numbers that belong to a figure, in the order of the file."""
-    names = _document()["names"]
     return tuple(
-        Published(**row, workload=names.get(row.get("model"), ""))
-        for row in _document()["values"]
+        Published(
+            **row, workload=_document(paper)["names"].get(row.get("model"), ""), label=label(paper)
+        )
+        for paper in _PAPERS
+        for row in _document(paper)["values"]
         if row["figure"] == figure
     )

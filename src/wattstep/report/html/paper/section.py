@@ -10,9 +10,10 @@ from wattstep.insight.observe.evidence import metric
 from wattstep.insight.observe.groups import Group
 from wattstep.insight.observe.growth import Ends, ends_of
 from wattstep.report.html.page import Plot, Plots
+from wattstep.report.html.paper.cai import CAI_FIGURES
 from wattstep.report.html.paper.drawn import Drawn, NotDrawn, Panel
-from wattstep.report.html.paper.figures import FIGURES
-from wattstep.report.html.paper.published import Published, published, source
+from wattstep.report.html.paper.figures import FIGURES, PaperFigure
+from wattstep.report.html.paper.published import CAI, Published, published, source, workloads_of
 from wattstep.report.html.paper.readings import Readings, pooled
 from wattstep.report.tables import Table, table
 from wattstep.report.values import plain
@@ -39,8 +40,12 @@ def paper_section(readings: Readings, plots: Plots, asked: bool = True) -> dict[
         if not readings.daily:
             return None
         drawn = {_BY_DAY: drawn[_BY_DAY]}
-    figures = [_figure(number, each, readings, plots) for number, each in drawn.items()]
+    figures = [
+        _figure(number, FIGURES[number], each, readings, plots) for number, each in drawn.items()
+    ]
     return {
+        "id": "paper",
+        "heading": "The paper's figures, from these runs",
         "figures": figures,
         "all": len(FIGURES),
         "drawn": sum(figure["drawn"] for figure in figures),
@@ -50,12 +55,47 @@ def paper_section(readings: Readings, plots: Plots, asked: bool = True) -> dict[
     }
 
 
+def cai_section(readings: Readings, plots: Plots, asked: bool = True) -> dict[str, Any] | None:
+    """As `paper_section`, of Cai et al., from the runs of their networks; figures that are empty are left out.
+
+    Args:
+        readings: As of `paper_section`.
+        plots: Where charts are placed.
+        asked: Whether somebody asked for them; else they stand there where all can be drawn.
+    """
+    names = workloads_of(CAI)
+    own = Readings(runs=[run for run in readings.runs if run.observed.info.workload in names])
+    drawn = {key: figure.draw(own) for key, figure in CAI_FIGURES.items()} if own.runs else {}
+    figures = [
+        _figure(key, CAI_FIGURES[key], each, own, plots)
+        for key, each in drawn.items()
+        if isinstance(each, Drawn)
+    ]
+    if not figures or (not asked and len(figures) < len(CAI_FIGURES)):
+        return None
+    return {
+        "id": CAI,
+        "heading": "The figures of Cai et al., from these runs",
+        "figures": figures,
+        "all": len(CAI_FIGURES),
+        "drawn": len(figures),
+        "open": True,
+        "source": source(CAI),
+        "letters": [(letter, plain(words)) for letter, words in own.letters.items()],
+    }
+
+
 def _figure(
-    number: int, drawn: Drawn | NotDrawn, readings: Readings, plots: Plots
+    number: int | str,
+    figure: PaperFigure,
+    drawn: Drawn | NotDrawn,
+    readings: Readings,
+    plots: Plots,
 ) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "number": number,
-        "title": FIGURES[number].title,
+        "named": f"Figure {number}: {figure.title}" if isinstance(number, int) else figure.title,
+        "title": figure.title,
         "drawn": isinstance(drawn, Drawn),
         "published": published_table(number, readings),
     }
@@ -76,7 +116,7 @@ def _placed(panel: Panel, plots: Plots) -> Plot:
     return Plot(id=placed.id, height=placed.height, title=placed.title, statuses=panel.statuses)
 
 
-def published_table(number: int, readings: Readings) -> Table:
+def published_table(number: int | str, readings: Readings) -> Table:
     """The paper's numbers, each beside the same quantity of these runs where there is one."""
     rows = [row for one in published(number) for row in _rows(one, readings)]
     texts = {

@@ -1,0 +1,176 @@
+"""Another engine on a calibrated machine: what its trainings show is found, stands in the file, and predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.calibrating.test_calibration import calibrate
+from tests.predicting.steps import family
+from tests.refusals import refused
+
+from wattstep import devices
+from wattstep.predict import CpuPredictor, check_device, predictor_for
+from wattstep.predict.cpu.engine_memory import MemoryAmounts
+from wattstep.predict.cpu.engines import GROUPS, START, group_seconds, values_of_engine
+from wattstep.predict.cpu.time import KINDS, operation_seconds, work_of
+from wattstep.predict.cpu.values import cpu_values, framework_of
+from wattstep.schema.exported import batches_of
+from wattstep.train.calibration.engine import with_engine
+from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times
+from wattstep.train.calibration.engine_probe import EngineProbe
+
+MB = 1_000_000
+NAMES = ("lenet", "resnet8", "squeezenet", "ds-cnn", "autoencoder", "char-cnn")
+# Of the engine that plays the real one: so many times as long as torch.
+TRUE = dict(zip(GROUPS, (2.0, 3.0, 0.5, 1.0, 1.5, 0.8, 0.1), strict=True))
+STEP_S = 5e-5
+
+
+def trainings(times: Mapping[str, float] = TRUE) -> list[EngineTraining]:
+    """Two batch sizes of each: 50 MB beside 3 times its tensors, 0.5 times what a step takes, its batches."""
+    made = []
+    for seed, name in enumerate(NAMES):
+        random = np.random.default_rng(seed)
+        weights = 10 ** random.uniform(5, 7.5)
+        shares = random.uniform(0.2, 1.0, len(GROUPS)) * 10 ** random.uniform(-4, -2)
+        for batch in (4, 32):
+            seconds = {
+                group: float(share) * (1 if group in (START, "optimizer") else batch / 4)
+                for group, share in zip(GROUPS, shares, strict=True)
+            }
+            step = STEP_S + sum(times[group] * seconds[group] for group in GROUPS)
+            amounts = MemoryAmounts(tensors=weights, growth=2 * weights + 1e5 * batch, batches=1e6)
+            peak = 40 * MB + 10 * MB + 3 * amounts.tensors + 0.5 * amounts.growth + 1e6
+            probe = EngineProbe(
+                engine="mnn", workload=name, batch_size=batch, loaded=40 * MB, peak=peak,
+                steps=(1.2 * step, step, 1.1 * step),
+            )  # fmt: skip
+            made.append(EngineTraining(probe=probe, seconds=seconds, amounts=amounts))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path) -> Path:
+    calibrate(tmp_path / "mine.toml", [])
+    return tmp_path / "mine.toml"
+
+
+def add(path: Path, key: str, *, exported: bool = True) -> None:
+    """Adds the engine that is played to a device's file."""
+    made = trainings()
+    text = path.read_text(encoding="utf-8")
+    device = devices.find(str(path))
+    path.write_text(
+        with_engine(text, key, made, fit_engine(made), device, exported), encoding="utf-8"
+    )
+
+
+def test_steps_of_the_trainings_are_told_by_the_times_that_are_found() -> None:
+    times, step_s = fit_times(trainings())
+    for one in trainings():
+        predicted = step_s + sum(times[group] * one.seconds[group] for group in GROUPS)
+        assert predicted == pytest.approx(one.probe.seconds, rel=0.1)
+
+
+def test_a_workload_that_the_fit_never_saw_is_predicted() -> None:
+    fit = fit_engine(trainings())
+    assert len(fit.errors["step_time"]) == 12
+    assert float(np.median(np.abs(fit.errors["step_time"]))) < 0.1
+    assert max(map(abs, fit.errors["system"])) < 0.02
+    assert fit.floor == 40 * MB
+
+
+def test_an_odd_workload_widens_the_interval() -> None:
+    usual = trainings()
+    odd = [
+        replace(one, probe=replace(one.probe, steps=tuple(4 * each for each in one.probe.steps)))
+        if one.probe.workload == "lenet"
+        else one
+        for one in usual
+    ]
+    assert fit_engine(odd).reach["step_time"] > max(log(2), fit_engine(usual).reach["step_time"])
+
+
+def test_too_few_workloads_are_no_fit() -> None:
+    with refused("too-few-trainings", 3):
+        fit_engine([one for one in trainings() if one.probe.workload in NAMES[:3]])
+
+
+def test_a_probe_comes_back_from_its_document() -> None:
+    probe = trainings()[0].probe
+    assert EngineProbe.from_dict(asdict(probe)) == probe
+
+
+def test_an_engine_of_equal_times_predicts_torchs_operations(calibrated: Path) -> None:
+    torch = cpu_values(devices.find(str(calibrated)), None, "fp32").values
+    same = values_of_engine(torch, dict.fromkeys(GROUPS, 1.0), torch["step"]["step_s"])
+    work = work_of(family().at(4), cache=1e6)
+    assert operation_seconds(work, same) == pytest.approx(operation_seconds(work, torch))
+    sums = group_seconds(work, torch)
+    between = sum(
+        number * torch["step"][f"{phase}_start_s"] for phase, number in work.starts.items()
+    )
+    assert sum(sums.values()) == pytest.approx(operation_seconds(work, torch).sum() + between)
+    assert set(same) == {*KINDS, "step"}
+
+
+def test_predictions_take_the_engines_values_and_torchs_stay(calibrated: Path) -> None:
+    before = predictor_for(family(), devices.find(str(calibrated))).at(4)
+    for key in ("mnn-3.6", "torch-compile-2.13"):
+        add(calibrated, key)
+    device = devices.find(str(calibrated))
+    assert predictor_for(family(), device).at(4).time.total == before.time.total
+    predictor = predictor_for(family(), device, engine="mnn")
+    assert isinstance(predictor, CpuPredictor)
+    predicted = predictor.at(4)
+    assert predicted.engine == "mnn-3.6"
+    stages = {stage: float(figure) for stage, figure in predicted.memory_by_stage.items()}
+    assert set(stages) == {"framework", "steady step"}
+    assert predicted.memory.used == stages["steady step"] > 50 * MB
+    assert "data" not in predicted.time.phases
+    assert (
+        predictor_for(family(), device, engine="torch-compile").fitted.engine
+        == "torch-compile-2.13"
+    )
+
+
+def test_measuring_an_engine_again_replaces_its_tables_alone(calibrated: Path) -> None:
+    add(calibrated, "torch-compile-2.13")
+    add(calibrated, "mnn-3.5")
+    add(calibrated, "mnn-3.6")
+    once = calibrated.read_text(encoding="utf-8")
+    assert "mnn-3.5" not in once
+    add(calibrated, "mnn-3.6")
+    assert calibrated.read_text(encoding="utf-8") == once
+    assert set(devices.find(str(calibrated)).kinds) >= {"torch-compile-2.13", "mnn-3.6"}
+
+
+def test_an_engine_without_values_is_refused_by_name_with_what_to_run(calibrated: Path) -> None:
+    for engine in ("mnn", "onnxruntime"):
+        with refused("engine-not-calibrated", engine, f"calibrate-device --engine {engine}"):
+            check_device(devices.find(str(calibrated)), engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("torch-2.13", "torch"), ("torch-compile-2.13", "torch-compile"), ("mnn", "mnn")],
+)
+def test_a_key_names_its_framework(key: str, name: str) -> None:
+    assert framework_of(key) == name
+
+
+@pytest.mark.parametrize(
+    ("size", "number"), [(1e3, 64), (65 << 20, 1), (4 << 20, 16), (5 << 20, 12), (0, 64)]
+)
+def test_an_export_holds_up_to_sixty_four_batches_in_64_mib(size: float, number: int) -> None:
+    assert batches_of(size) == number

@@ -1,0 +1,487 @@
+"""Steps of torch carried out by a plan: what is learnt is what torch learns, and what goes wrong is told."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from wattstep import load, workloads
+from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.engines.torch.scheduled.calls import Call, Layout, Slot
+from wattstep.engines.torch.scheduled.fast_calls import fastest
+from wattstep.engines.torch.scheduled.learning import learn
+from wattstep.engines.torch.scheduled.program import signals_of
+from wattstep.engines.torch.scheduled.threads import TorchThreads, check
+from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
+from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.errors import InvalidValueError
+from wattstep.schedule.machine import equal_cores
+from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
+from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.train.loop import train
+from wattstep.train.settings import TrainingSettings
+from wattstep.workloads.torch.workload import TorchWorkload
+
+STEPS = 20
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def shuffled(graph: TaskGraph, *, seed: int = 0) -> Schedule:
+    """Two workers, and an order drawn from those that the dependencies allow."""
+    draw = random.Random(seed)
+    left = set(range(len(graph.tasks)))
+    placed = []
+    while left:
+        ready = sorted(task for task in left if not left & set(graph.after[task]))
+        task = draw.choice(ready)
+        left.remove(task)
+        placed.append(Placed(task=task, worker=draw.randrange(2), threads=1))
+    return Schedule(workers=2, placed=tuple(placed))
+
+
+def on_worker(worker: int) -> Callable[[TaskGraph], Schedule]:
+    """All tasks on one of two workers."""
+    return lambda graph: Schedule(
+        workers=2,
+        placed=tuple(
+            Placed(task=task, worker=worker, threads=1) for task in range(len(graph.tasks))
+        ),
+    )
+
+
+class Made:
+    """A workload of a model of a test's own, trained on the batches that it is given in turn."""
+
+    def __init__(
+        self, make: Callable[[], nn.Module], batches: list[Any], optimizer: Any = torch.optim.SGD
+    ) -> None:
+        self.facts = SimpleNamespace(name="made")
+        self.specification = SimpleNamespace(check_precision=lambda precision: None)
+        self._make, self._batches, self._optimizer = make, batches, optimizer
+
+    def prepare(self, preparation: Preparation) -> Any:
+        torch.manual_seed(0)
+        model = self._make()
+        left = iter(self._batches)
+        update = SimpleNamespace(
+            optimizer=self._optimizer(model.parameters(), lr=0.1),
+            next_batch=lambda phase: next(left),
+            loss=lambda batch: model(batch).square().mean(),
+        )
+        return SimpleNamespace(model=model, data=None, updates=[update])
+
+
+def trained(trainer: Any, steps: int = STEPS) -> tuple[list[float], list[torch.Tensor]]:
+    losses = [trainer.step() for _ in range(steps)]
+    return losses, [each.detach().clone() for each in trainer.model.state_dict().values()]
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert one[0] == other[0]
+    assert all(torch.equal(a, b) for a, b in zip(one[1], other[1], strict=True))
+
+
+LONG = pytest.mark.system
+
+
+@pytest.mark.parametrize("plan", [in_order, shuffled])
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        ("lenet", None),
+        ("lenet", "adam"),
+        pytest.param("autoencoder", None, marks=LONG),
+        pytest.param("char-cnn", None, marks=LONG),
+        pytest.param("ds-cnn", None, marks=LONG),
+        pytest.param("resnet8", None, marks=LONG),
+        pytest.param("dcgan", None, marks=LONG),
+        pytest.param("squeezenet", None, marks=LONG),
+    ],
+)
+def test_losses_and_weights_are_those_of_torch_to_the_last_bit(
+    name: str, optimizer: str | None, plan: Any
+) -> None:
+    preparation = Preparation(
+        batch_size=2,
+        optimizer=None if optimizer is None else OptimizerSettings.parse(optimizer),
+    )
+    workload = TorchWorkload(workloads.find(name))
+    plain = trained(TorchTrainer(workload, preparation, threads=1))
+    trainer = ScheduledTrainer(workload, preparation, threads=1, plan=plan)
+    assert_same(plain, trained(trainer))
+    assert trainer.executors
+
+
+class Views(nn.Module):
+    """Changes views in place, draws at random, keeps running statistics, uses a weight twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, 6), nn.BatchNorm1d(6)
+        self.drop = nn.Dropout(0.5)
+        self.register_buffer("seen", torch.zeros(6))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(inputs)
+        both = hidden.clone()
+        left, right = both[:, :3], both[:, 3:]
+        right.mul_(2.0)
+        left.add_(right)
+        with torch.no_grad():
+            self.seen.lerp_(hidden.mean(dim=0), 0.1)
+        hidden = self.drop(self.norm(hidden)) + both
+        return self.drop(self.first(torch.relu_(hidden)).t()).contiguous().view(-1) + self.seen[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_aliases_and_changes_in_place_are_dependencies(seed: int) -> None:
+    torch.manual_seed(1)
+    batches = [torch.randn(5, 6) for _ in range(STEPS)]
+    plain = trained(TorchTrainer(Made(Views, batches), Preparation(batch_size=5)))
+    plan = lambda graph: shuffled(graph, seed=seed)  # noqa: E731
+    trainer = ScheduledTrainer(Made(Views, batches), Preparation(batch_size=5), plan=plan)
+    assert_same(plain, trained(trainer))
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
+def test_measuring_tasks_leaves_the_training_as_it_was(optimizer: Any) -> None:
+    torch.manual_seed(1)
+    batches = [torch.randn(5, 6) for _ in range(8)]
+    made = Made(Views, batches, optimizer)
+    plain = trained(TorchTrainer(made, Preparation(batch_size=5)), 8)
+    trainer = ScheduledTrainer(made, Preparation(batch_size=5, policy="per-kind"))
+    assert_same(plain, trained(trainer, 8))
+
+
+def test_every_task_was_measured_on_one_thread() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 3
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured = trainer.executors[0].captured
+    model = learn(captured, [batches[0]], equal_cores(1), trainer.updates[0].optimizer)
+    model.prior = None  # which would answer for what was not measured
+    assert all(model.seconds(task, 1).value > 0 for task in captured.graph.tasks)
+
+
+def test_tensors_take_no_more_memory_than_with_torch() -> None:
+    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=16)
+    peaks = []
+    for kind in (TorchTrainer, ScheduledTrainer):
+        trainer = kind(workload, preparation, threads=1)
+        trained(trainer, 4)
+        tracker = MemoryTracker(trainer.model, [trainer.updates[0].optimizer])
+        with tracker:
+            trainer.step(tracker.phase)
+        memory = tracker.result()
+        peaks.append(sum(memory.categories.values()) - memory.before)
+    assert peaks[1] <= 1.1 * peaks[0]
+
+
+def test_a_task_begins_when_all_that_it_waits_for_has_ended() -> None:
+    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2)
+    trainer = ScheduledTrainer(workload, preparation, threads=1, plan=shuffled)
+    trained(trainer, 3)
+    (executor,) = trainer.executors
+    graph = executor.captured.graph
+    for _ in range(10):
+        times = executor.trace()
+        trainer.step()
+        spans = list(zip(times[::2], times[1::2], strict=True))
+        assert all(0 < begin <= end for begin, end in spans)
+        for task, earlier in enumerate(graph.after):
+            assert all(spans[other][1] <= spans[task][0] for other in earlier)
+    for own in executor.schedule.by_worker():
+        assert all(spans[a.task][1] <= spans[b.task][0] for a, b in pairwise(own))
+
+
+def test_a_training_goes_on_from_its_checkpoint_as_with_torch(tmp_path: Path) -> None:
+    workload = TorchWorkload(workloads.find("lenet"))
+    preparation = Preparation(batch_size=2, optimizer=OptimizerSettings.parse("sgd,momentum=0.9"))
+    courses = []
+    for kind in (TorchTrainer, ScheduledTrainer):
+        trainer = kind(workload, preparation, threads=1)
+        trained(trainer, 5)
+        trainer.save(tmp_path / "checkpoint")
+        trained(trainer, 5)
+        trainer.load(tmp_path / "checkpoint")
+        courses.append(trained(trainer, 6))
+    assert_same(*courses)
+
+
+@pytest.mark.system
+def test_a_run_has_its_tasks_as_operations_with_layers_phases_and_the_policy(
+    tmp_path: Path,
+) -> None:
+    settings = TrainingSettings(
+        workload="lenet", policy="default", threads=1, batch_size=2, steps=12, out=tmp_path / "run"
+    )
+    train(settings, lambda progress: None)
+    run = load(tmp_path / "run")
+    assert run.info.options["policy"] == "default"
+    rows = {(row["name"], row["layer"], row["phase"]) for row in run.operations()}
+    assert ("aten::convolution", "features.3", "forward") in rows
+    assert ("aten::convolution_backward", "features.3", "backward") in rows
+    assert ("aten::add_", "features.3", "optimizer") in rows
+    assert ("wattstep::next_batch", "(outside modules)", "data") in rows
+
+
+def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:
+    # 0 on the first worker; 1, 2, 3 on the second need it: one wait is enough.
+    task = Task(name="t", kind="k", shape="", reads=(), writes=(), flops=0, bytes_moved=0)
+    graph = TaskGraph(tasks=(task,) * 4, after=((), (0,), (0,), (0, 1)), storage_bytes=())
+    placed = [Placed(task=0, worker=0, threads=1)]
+    placed += [Placed(task=number, worker=1, threads=1) for number in (1, 2, 3)]
+    captured = SimpleNamespace(graph=graph)
+    signals = signals_of(captured, Schedule(workers=2, placed=tuple(placed)))  # type: ignore[arg-type]
+    assert [(each.task, each.before) for each in signals] == [(0, 1)]
+
+
+# --- what goes wrong ----------------------------------------------------------------------------
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(8, 4), nn.Linear(4, 4)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.head(self.words(numbers))
+        return output
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_worker_that_raises_fails_the_step_as_torch_would_and_names_operation_and_layer(
+    worker: int,
+) -> None:
+    good, bad = torch.tensor([1, 2, 3]), torch.tensor([1, 99, 3])
+    batches = [good] * 4 + [bad] + [good] * 3
+    plain = TorchTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trainer = ScheduledTrainer(
+        Made(Words, batches), Preparation(batch_size=3), plan=on_worker(worker)
+    )
+    assert_same(trained(plain, 4), trained(trainer, 4))
+    with pytest.raises(IndexError) as eager:
+        plain.step()
+    with pytest.raises(IndexError) as error:
+        trainer.step()
+    assert str(error.value) == f"{eager.value} (in aten::embedding of words, forward)"
+    plain.updates[0].optimizer.zero_grad()
+    assert_same(trained(plain, 3), trained(trainer, 3))  # both go on from where they were
+
+
+def test_other_workers_stop_where_they_would_wait_for_the_one_that_failed() -> None:
+    good, bad = torch.tensor([1, 2, 3]), torch.tensor([1, 99, 3])
+    trainer = ScheduledTrainer(
+        Made(Words, [good] * 4 + [bad, good]), Preparation(batch_size=3), plan=shuffled
+    )
+    before = trained(trainer, 4)[1]
+    with pytest.raises(IndexError, match="embedding of words"):
+        trainer.step()
+    after = list(trainer.model.state_dict().values())
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    trainer.step()
+
+
+def test_an_interruption_in_the_middle_is_raised_when_all_workers_have_stopped() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 6
+    plan = on_worker(1)
+    trainer = ScheduledTrainer(
+        Made(Words, batches, torch.optim.Adam), Preparation(batch_size=3), plan=plan
+    )
+    trained(trainer, 3)
+    (executor,) = trainer.executors
+    captured = executor.captured
+    ended = []
+
+    def optimize(*gradients: Any) -> None:
+        signal.raise_signal(signal.SIGINT)  # Ctrl-C while the first thread waits
+        captured.optimize(*gradients)
+        ended.append(True)
+
+    interrupted = TorchThreads(replace(captured, optimize=optimize), plan(captured.graph))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.step([batches[0]])
+    assert ended == [True]
+    interrupted.close()
+    trainer.step()
+
+
+def test_a_batch_of_another_shape_is_refused() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 4 + [torch.tensor([1, 2])]
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 4)
+    with pytest.raises(InvalidValueError, match=r"a batch of \(2,\), where one of \(3,\)"):
+        trainer.step()
+
+
+class Asks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 4)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(inputs)
+        return outputs * float(outputs.detach().amax()) if outputs.shape[0] else outputs
+
+
+class Lists(Asks):
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(inputs)
+        return outputs * outputs[0].tolist()[0]
+
+
+class Grows(Asks):
+    factor = 0.0
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self.factor += 1.0
+        outputs: torch.Tensor = self.head(inputs)
+        return outputs * self.factor
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Asks, "_local_scalar_dense takes values of a tensor in Asks"),
+        (Lists, "tolist takes values of a tensor in Lists"),
+        (Grows, "aten::mul in Grows .* is not the same in each step"),
+    ],
+)
+def test_what_depends_on_values_is_refused_with_operation_and_layer(
+    model: Any, reason: str
+) -> None:
+    made = Made(lambda: nn.Sequential(model()), [torch.ones(3, 4)] * 4)
+    trainer = ScheduledTrainer(made, Preparation(batch_size=3))
+    reason = reason.replace(model.__name__, "0")
+    with pytest.raises(InvalidValueError, match=f"a step of made cannot be scheduled: {reason}"):
+        trained(trainer, 4)
+
+
+@pytest.mark.system  # the network is large
+def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
+    trainer = ScheduledTrainer(
+        TorchWorkload(workloads.find("seq2seq")), Preparation(batch_size=1), threads=1
+    )
+    with pytest.raises(
+        InvalidValueError, match="seq2seq cannot be scheduled: _pack_padded_sequence"
+    ):
+        trained(trainer, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "how", "named"),
+    [
+        ({"compiled": True}, {}, "--compile"),
+        ({"checkpointing": True}, {}, "--checkpointing"),
+        ({"offload": True}, {}, "--offload"),
+        ({}, {"processor": "cuda"}, "--processor cuda"),
+    ],
+)
+def test_what_plans_are_not_for_is_refused(
+    options: dict[str, Any], how: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidValueError, match=f"--policy and {named}:"):
+        ScheduledTrainer(
+            TorchWorkload(workloads.find("lenet")), Preparation(batch_size=1, **options), **how
+        )
+
+
+def plan_of(*placed: Placed, workers: int = 1) -> tuple[TaskGraph, Schedule]:
+    task = Task(name="t", kind="k", shape="", reads=(), writes=(), flops=0, bytes_moved=0)
+    graph = TaskGraph(tasks=(task,) * 2, after=((), (0,)), storage_bytes=())
+    return graph, Schedule(workers=workers, placed=placed)
+
+
+def test_plans_that_cannot_be_carried_out_here_are_refused() -> None:
+    cores = os.sched_getaffinity(0)
+    first, second = (Placed(task=number, worker=0, threads=1) for number in range(2))
+    check(*plan_of(first, second))
+    refused = [
+        ((first,), 1, "each of 2 tasks once"),
+        ((first, replace(second, worker=1)), 1, "beyond these"),
+        ((second, first), 1, "waits for itself"),
+        ((first, replace(second, threads=len(cores) + 1)), 1, f"may use {len(cores)} cores"),
+        ((first, second), len(cores) + 1, f"may use {len(cores)} cores"),
+        ((first, replace(second, threads=0)), 1, "at least 1 thread"),
+        ((first, replace(second, cores=(4096,))), 1, r"on cores \[4096\]"),
+    ]
+    for placed, workers, reason in refused:
+        with pytest.raises(InvalidValueError, match=reason):
+            check(*plan_of(*placed, workers=workers))
+
+
+def test_workers_run_on_the_cores_of_the_plan_and_the_caller_where_it_was() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 4
+    core = len(os.sched_getaffinity(0)) - 1
+
+    def pinned(graph: TaskGraph) -> Schedule:
+        plan = in_order(graph)
+        return replace(plan, placed=tuple(replace(each, cores=(core,)) for each in plan.placed))
+
+    before = os.sched_getaffinity(0)
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3), plan=pinned)
+    trained(trainer, 4)
+    (worker,) = trainer.executors[0].crew
+    assert worker.native_id is not None
+    assert os.sched_getaffinity(worker.native_id) == {sorted(before)[core]}
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
+    batches = [torch.tensor([1, 2, 3])] * 4
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured = trainer.executors[0].captured
+    placed = [replace(each, cores=(0,)) for each in in_order(captured.graph).placed]
+    executor = TorchThreads(captured, Schedule(workers=1, placed=tuple(placed)))
+    # Seen by the worker alone: a process whose cores were taken away after the plan was made.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda process: {4096})
+        with pytest.raises(
+            InvalidValueError, match="cannot be pinned to cores \\[0\\] here"
+        ) as error:
+            executor.step([batches[0]])
+    assert error.value.id == "refused-affinity"
+    executor.close()
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+
+def a_call(func: Any, *args: Any, **kwargs: Any) -> Call:
+    return Call(
+        func=func, args=args, kwargs=kwargs, made=(), several=False, view=False, reads=(),
+        writes=(), flops=0, bytes_moved=0, shapes=(), layer="", phase="forward", gradients=False,
+    )  # fmt: skip
+
+
+def test_a_binding_of_torch_is_called_where_it_chooses_the_same_overload() -> None:
+    aten = torch.ops.aten
+    layout = Layout(storage=0, offset=0, shape=(2, 2), strides=(2, 1), dtype=torch.float32)
+    one, layouts = Slot(0), [layout]
+    assert fastest(a_call(aten.mm.default, one, one), layouts) is torch._C._VariableFunctions.mm
+    added = fastest(a_call(aten.add.Tensor, one, one, alpha=2.0), layouts)
+    assert added is torch._C._VariableFunctions.add
+    changed = fastest(a_call(aten.add_.Tensor, one, one), layouts)
+    assert changed is torch._C.TensorBase.add_
+    # No function of torch has that name, or it would call something else.
+    kept = aten.threshold_backward.grad_input
+    assert fastest(a_call(kept, one, one, 0.0, grad_input=one), layouts) is kept._op

@@ -66,11 +66,17 @@ def without_compiler(settings: TrainingSettings) -> dict[str, tuple[Value, ...]]
 
 
 def exhaust(
-    values: dict[str, tuple[Value, ...]], bench: Counting, turns: int, steps: int, most_s: float
+    values: dict[str, tuple[Value, ...]],
+    bench: Counting,
+    beside: Candidate,
+    turns: int,
+    steps: int,
+    most_s: float,
 ) -> dict[Candidate, float]:
-    """Cost of every way beside the default: median over rounds.
+    """Cost of every way beside one of them: median over rounds.
 
-    The default takes a turn before and after the ways of each process.
+    That one takes a turn before and after the ways of each process. It is what the tune chose: the default may be
+    in a trap in which a step takes any time.
     """
     ways: dict[str, list[Candidate]] = {}
     for chosen in product(*([None, *each] for each in values.values())):
@@ -92,7 +98,7 @@ def exhaust(
         for group in ways.values() if round_ % 2 == 0 else reversed(ways.values()):
             costs: dict[Candidate, list[float]] = {}
             for turn, candidate in enumerate(
-                [DEFAULT, *(group if round_ % 2 == 0 else reversed(group)), DEFAULT]
+                [beside, *(group if round_ % 2 == 0 else reversed(group)), beside]
             ):
                 measured = bench.measure(
                     Ask(
@@ -103,7 +109,7 @@ def exhaust(
                 if not measured.refused:
                     costs.setdefault(candidate, []).append(measured.step_s)
             number += 1
-            base = statistics.fmean(costs[DEFAULT])
+            base = statistics.fmean(costs[beside])
             for candidate, seconds in costs.items():
                 if candidate in group:
                     logs.setdefault(candidate, []).append(
@@ -126,11 +132,15 @@ def against_exhaustive(name: str, batch: int, out: Path) -> dict[str, object]:
     ):
         counting = Counting(KeptBench(folder, bench))
         tuned = Search(values, counting).run()
-        asks = [turn for key, turn in folder.turns.items() if key.startswith("verdict/0/1/")]
+        last = {
+            key.split("/", 3)[3]: turn
+            for key, turn in folder.turns.items()
+            if key.startswith("verdict/")
+        }
     tuned_s = time.monotonic() - began
     best = tuned.measured[1].candidate if len(tuned.measured) > 1 else DEFAULT
     chosen = tuned.chosen.candidate if tuned.chosen else DEFAULT
-    steps = len(asks[0].seconds)
+    steps, chosen_s = len(last[chosen.text].seconds), last[chosen.text].step_s
     default_s = float(tuned.measured[0].step_time)
     began = time.monotonic()
     with (
@@ -138,7 +148,9 @@ def against_exhaustive(name: str, batch: int, out: Path) -> dict[str, object]:
         WorkloadBench(settings) as bench,
     ):
         every = Counting(KeptBench(folder, bench))
-        costs = exhaust(values, every, counting.turns[best], steps, max(1.0, 4 * steps * default_s))
+        costs = exhaust(
+            values, every, chosen, counting.turns[best], steps, max(1.0, 4 * steps * chosen_s)
+        )
     least = min(costs, key=lambda each: costs[each])
     return {
         "workload": name,

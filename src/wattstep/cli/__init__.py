@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "fits": "wattstep.cli.fits:fits",
         "predict": "wattstep.cli.predict:predict",
         "plan": "wattstep.cli.plan:plan",
+        "tune": "wattstep.cli.tune:tune",
         "schedule": "wattstep.cli.schedule:schedule",
         "daily": "wattstep.cli.daily:daily",
         "import": "wattstep.cli.import_:import_",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ CONTEXT = {
 
 
 @with_settings(
-    "module", "step_marker", "warmup", "interval", "trace", "power_model", "target", "sent",
+    "module", "plan", "step_marker", "warmup", "interval", "trace", "power_model", "target", "sent",
     "total_steps", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def profile(
@@ -42,6 +42,13 @@ def profile(
     module: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("-m", help="Run a module instead: -m package -- args.", metavar="MODULE"),
+    ] = None,
+    plan: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Settings of `wattstep tune SCRIPT`, put into the script as it begins.",
+            metavar="FILE",
+        ),
     ] = None,
     step_marker: Annotated[
         str,
@@ -100,7 +107,9 @@ def profile(
         raise InvalidValueError(
             "what is to be profiled? wattstep profile SCRIPT [ARGS...]", id="no-script-given"
         )
+    tuned = {} if plan is None else settings_for(plan, program)
     settings = ProfileSettings(
+        tuned=tuned,
         script=program,
         module=module is not None,
         arguments=tuple(arguments),
@@ -132,6 +141,25 @@ def profile(
     except DamagedRunError as error:
         say(f"wattstep: {program} ended with exit code {code}; its run cannot be shown: {error}")
     raise typer.Exit(code)
+
+
+def settings_for(plan: Path, program: str) -> Mapping[str, bool | int | str]:
+    """Settings of a plan for a script, with a note where it was tuned for another one.
+
+    Raises:
+        InvalidValueError: It cannot be read, or is for a workload.
+    """
+    from wattstep.plan.file import read_plan
+
+    read = read_plan(plan)
+    if not read.script:
+        raise InvalidValueError(
+            f"--plan {plan} is for {read.workload}: wattstep run --plan {plan}; of a script: wattstep tune {program}",
+            id="plan-of-a-workload",
+        )
+    if read.script not in (program, Path(program).name):
+        say(f"wattstep: note: --plan {plan} was tuned for {read.script}")
+    return read.settings
 
 
 def _misplaced(words: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ from wattstep.schema.settings import option_of
 
 
 @with_settings(
-    "batch", "steps", "seconds", "warmup", "threads", "engine", "processor", "precision",
+    "batch", "steps", "seconds", "warmup", "threads", "interop_threads", "cores", "allocator", "optimizer_kernel", "engine", "processor", "precision",
     "channels_last", "compiled", "policy", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
@@ -90,8 +90,8 @@ def run(
     plan: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            help="Settings of a plan that `wattstep plan -o FILE.json` wrote, and predicted beside measured "
-            "afterwards. Options that are given win.",
+            help="Settings that `wattstep plan -o FILE.json` wrote, and predicted beside measured afterwards; or "
+            "those of `wattstep tune`. Options that are given win.",
             metavar="FILE",
         ),
     ] = None,
@@ -211,7 +211,7 @@ def follow_plan(
     precision: str,
     given: dict[str, Any],
     stands: Callable[[str], bool],
-) -> tuple[list[str], str, str, PlannedFacts]:
+) -> tuple[list[str], str, str, PlannedFacts | None]:
     """Settings of a plan in place of the defaults of options; those on the command line win, with a note.
 
     Args:
@@ -223,7 +223,7 @@ def follow_plan(
         stands: Whether an option stands on the command line.
 
     Returns:
-        The workload, batch and precision to train with, and what the run keeps of the plan.
+        The workload, batch and precision to train with, and what the run keeps of a plan that predicts.
 
     Raises:
         InvalidValueError: It cannot be read, or is of another workload.
@@ -232,6 +232,11 @@ def follow_plan(
     from wattstep.train.settings import TrainingSettings
 
     plan = read_plan(path)
+    if plan.script:
+        raise InvalidValueError(
+            f"--plan {path} is for the script {plan.script}: wattstep profile --plan {path} {plan.script}",
+            id="plan-of-a-script",
+        )
     if names not in (None, [], [plan.workload]):
         raise InvalidValueError(
             f"--plan {path} is for {plan.workload}, not for {', '.join(names or [])}: leave the name out, or plan "
@@ -250,7 +255,9 @@ def follow_plan(
         if str(asked) != str(value):
             changed.append(f"{option} {asked} in place of {value}")
             say(f"wattstep: note: --{option} {asked} in place of the plan's {value}")
-    facts: PlannedFacts = {**plan.planned, "changed": changed}
+    facts = plan.planned
+    if facts is not None:
+        facts = {**facts, "changed": changed}
     return [plan.workload], str(own["batch_size"]), str(own["precision"]), facts
 
 

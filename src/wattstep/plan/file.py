@@ -23,6 +23,10 @@ from wattstep.store.folder import replacing
 
 SCHEMA: Final = 1
 KEY: Final = "wattstep_plan"  # of the schema: it tells a plan from other JSON
+# Settings that `wattstep tune` turns beside those that a plan searches.
+TUNED: Final = (
+    "channels_last", "optimizer_kernel", "allocator", "compiled", "interop_threads", "cores", "loader_workers",
+)  # fmt: skip
 MOST_BYTES: Final = 1 << 20
 
 
@@ -31,14 +35,16 @@ class PlanFile:
     """A plan that was read.
 
     Attributes:
-        workload: That it trains.
+        workload: That it trains; "" for a script.
+        script: File or module of somebody's own script that it is for; "" for a workload.
         settings: Fields of `wattstep.train.settings.TrainingSettings`, by name.
-        planned: What the run keeps of it.
+        planned: What the run keeps of it; None where it was tuned, and nothing is predicted.
     """
 
     workload: str
+    script: str = ""
     settings: Mapping[str, bool | int | str]
-    planned: PlannedFacts
+    planned: PlannedFacts | None
 
 
 def check_plannable(of: Specification | ModuleSource) -> None:
@@ -110,6 +116,46 @@ def write_plan(plan: Plan, path: Path, *, classes: int | None, image_size: int |
             },
         },
     }
+    _write(path, document)
+
+
+def write_tuned(
+    path: Path,
+    *,
+    name: str,
+    script: bool,
+    settings: Mapping[str, bool | int | str],
+    goal: str,
+    ratio: Figure | None,
+) -> None:
+    """Writes settings that were tuned here, in the same format.
+
+    Args:
+        path: The file; an older one is replaced.
+        name: Of the workload, or of the script.
+        script: Which of them it is.
+        settings: As `PlanFile.settings`.
+        goal: What is the less the better.
+        ratio: Of that to the default's; None: the default is to be kept.
+
+    Raises:
+        RecordingError: The file cannot be written.
+    """
+    document = {
+        KEY: SCHEMA,
+        "wattstep": VERSION,
+        "script" if script else "workload": name,
+        "settings": dict(settings),
+        "tuned": {
+            "goal": goal,
+            "keep_the_default": ratio is None,
+            "ratio": None if ratio is None else ratio.to_dict(),
+        },
+    }
+    _write(path, document)
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
@@ -159,15 +205,20 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
     settings = document["settings"]
     if not isinstance(settings, dict):
         raise ValueError("settings are no table")
-    if "batch_size" not in settings:
+    tuned = "tuned" in document
+    script = str(document["script"]) if tuned and "script" in document else ""
+    if not script and "batch_size" not in settings:
         raise KeyError("settings.batch_size")
     known = {"batch_size", "accumulate", "processor", "classes", "image_size"}
-    known |= {each.name for each in DIMENSIONS}
+    known |= {each.name for each in DIMENSIONS} | set(TUNED)
     if unknown := sorted(set(settings) - known):
         raise ValueError(f"settings have {', '.join(unknown)}")
     for name, value in settings.items():
         if not isinstance(value, (int, str, bool)):
             raise ValueError(f"settings.{name} is {value!r}")
+    if tuned:
+        workload = "" if script else str(document["workload"])
+        return PlanFile(workload=workload, script=script, settings=settings, planned=None)
     figures = {}
     for name in OF_STEP:
         if name in document["predicted"]:

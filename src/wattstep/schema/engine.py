@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -151,6 +152,17 @@ class Trainer(Protocol):
             mark: Told "data", "forward", "backward", "optimizer" where each phase begins.
         """
 
+    def nudge(self) -> None:
+        """Moves every parameter by about one rounding, up or down: what rounding alone does to a training.
+
+        Raises:
+            InvalidValueError: The engine cannot.
+        """
+        raise InvalidValueError(
+            f"{self.engine.name} does not tell what rounding does to its trainings: it cannot be tuned",
+            id="not-tunable",
+        )
+
     def evaluate(self) -> Mapping[str, float]:
         """Evaluation of the model on held-out samples; see `Training.evaluate`."""
         return {}
@@ -193,6 +205,31 @@ class Trainer(Protocol):
             InvalidValueError: The engine keeps no checkpoints.
         """
         raise InvalidValueError(f"{self.engine.name} keeps no checkpoints of its trainings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptTuning:
+    """Settings that are put into somebody's own script; what is None stays as the script has it.
+
+    Attributes:
+        threads: Of an operation.
+        interop_threads: As `Preparation` has it.
+        channels_last: Whether models lie with their channels last.
+        compiled: Whether models are compiled.
+        optimizer_kernel: As `Preparation` has it, of optimizers that say nothing of it.
+        loader_workers: Processes of each data loader that says nothing of them.
+        nudge: Whether models are moved by one rounding, as `Trainer.nudge` does.
+        on_loss: Told the value from which each backward pass begins.
+    """
+
+    threads: int | None = None
+    interop_threads: int | None = None
+    channels_last: bool = False
+    compiled: bool = False
+    optimizer_kernel: str | None = None
+    loader_workers: int | None = None
+    nudge: bool = False
+    on_loss: Callable[[float], None] | None = None
 
 
 class Phases(Protocol):
@@ -339,7 +376,8 @@ class Engine(Protocol):
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora",
-            "optimizer" and "offload" those of a `Preparation` that it heeds.
+            "optimizer", "offload", "optimizer_kernel" and "interop_threads" those of a `Preparation`
+            that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
         requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
             to install.
@@ -430,6 +468,35 @@ class Engine(Protocol):
     def threads(self) -> int | None:
         """Threads of an operation in this process, None: not known; the framework is loaded."""
         return None
+
+    def use_threads(self, threads: int) -> None:
+        """Changes the threads of an operation in this process, from the next step on.
+
+        Raises:
+            InvalidValueError: The framework cannot.
+        """
+        raise InvalidValueError(
+            f"{self.name} does not change its threads while it trains: it cannot be tuned",
+            id="not-tunable",
+        )
+
+    def random_state(self) -> Any:
+        """State of the framework's own generator, for trainings that take turns in one process."""
+        return None
+
+    def restore_random_state(self, state: Any) -> None:
+        """Puts back what `random_state` gave."""
+        return None
+
+    def settle_script(self, script: ScriptTuning) -> None:
+        """Puts settings into somebody's own script, for as long as the process lives; the framework is loaded.
+
+        Raises:
+            InvalidValueError: The framework cannot, or does not know one of them.
+        """
+        raise InvalidValueError(
+            f"{self.name} lets nobody put settings into a script", id="not-tunable"
+        )
 
     def usual_threads(self, one_a_core: int) -> int:
         """Threads of an operation where nobody says how many; the framework need not be loaded.

@@ -305,6 +305,10 @@ class TrainingOptions(TypedDict, total=False):
     lora: int | None
     optimizer: str | None
     offload: bool | None
+    optimizer_kernel: str | None
+    interop_threads: int | None
+    cores: str | None
+    allocator: str | None
     exported: bool | None
     one_thread: bool | None
     until: str | None

@@ -22,6 +22,8 @@ RATE_RULES: Final = ("linear", "sqrt", "fixed")
 OPTIMIZERS: Final = (
     "sgd", "adam", "adamw", "rmsprop", "adam8bit", "adamw8bit", "paged-adamw", "paged-adamw8bit",
 )  # fmt: skip
+# One kernel for all numbers of a parameter, or operations on lists of parameters.
+OPTIMIZER_KERNELS: Final = ("fused", "foreach")
 # What a preparation consists of, in the order in which most workloads go about it.
 PARTS: Final = ("model", "data", "optimizer")
 
@@ -196,6 +198,9 @@ class Preparation:
         lora: Rank of the trainable update of each linear layer, all else frozen; None: none.
         optimizer: In place of the workload's own.
         offload: Whether what is saved for the backward pass leaves the device's memory until then.
+        optimizer_kernel: One of `OPTIMIZER_KERNELS`: how an optimizer goes through the parameters, with the
+            same arithmetic; None: the framework's choice.
+        interop_threads: Threads that run operations beside each other; None: the framework's choice.
         exported: Folder of the training as it was exported for the engine; None: it is exported now,
             where the engine needs that.
         on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
@@ -216,6 +221,8 @@ class Preparation:
     lora: int | None = None
     optimizer: OptimizerSettings | None = None
     offload: bool = False
+    optimizer_kernel: str | None = None
+    interop_threads: int | None = None
     exported: Path | None = None
     on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 

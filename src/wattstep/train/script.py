@@ -8,23 +8,29 @@ import os
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 from wattstep import engines
+from wattstep.engines.after_import import after_import
 from wattstep.engines.markers import check_marker
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
+from wattstep.schema.engine import ScriptTuning
 from wattstep.schema.processes import child_command, ends_with_us, outwait
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.store.shareable import shareable
+from wattstep.train.allocators import find_allocator
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
+from wattstep.train.environment.device_state import check_cores
 from wattstep.train.listener import ScriptListener
 from wattstep.train.running import INTERRUPTED, run_script
 
@@ -50,6 +56,8 @@ class ProfileSettings:
         output: Descriptor of a file of this process into which goes what the script would print on
             the terminal, where a view has it; None: nothing does.
         quiet: Whether nothing is told of its run once it has ended: then a full disk is told at once.
+        tuned: Settings that are put into the script, by their names in `ScriptTuning`, and "cores" and
+            "allocator" of its process.
     """
 
     script: str
@@ -65,6 +73,7 @@ class ProfileSettings:
     script_output: str = "stdout"
     output: int | None = None
     quiet: bool = False
+    tuned: Mapping[str, bool | int | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.total_steps is not None and self.total_steps < 1:
@@ -73,7 +82,13 @@ class ProfileSettings:
         parse_power_model(self.power_model)
         parse_interval(self.interval)
         if parse_target(self.target).scheme in EXECUTION_HOSTS:  # what is there is seen there
+            if self.tuned:
+                raise InvalidValueError(
+                    "--plan: of a script on this machine; without --target", id="only-here"
+                )
             return
+        if "cores" in self.tuned:
+            check_cores(str(self.tuned["cores"]))
         check_target(self.target)
         check_marker(self.step_marker)
         if self.module and not _module_exists(self.script):
@@ -118,14 +133,63 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
     """
     on_screen = sys.stderr if settings.output is None else settings.output
     to_screen = settings.script_output == "stderr" or (settings.output and sys.stdout.isatty())
+    cores = settings.tuned.get("cores")
+    guard = {} if cores is None else {"cores": check_cores(str(cores))}
+    guarded = ["wattstep.train.child.guard:main", json.dumps(guard)] if guard else []
+    document = {**asdict(replace(settings, tuned={})), "tuned": dict(settings.tuned)}
     child = subprocess.Popen(
-        child_command("wattstep.train.script:main", json.dumps(asdict(settings)), out),
+        child_command(*guarded, "wattstep.train.script:main", json.dumps(document), out),
+        env={**os.environ, **script_environment(settings.tuned)},
         stdout=on_screen if to_screen else None,
         stderr=settings.output,
     )
     with ends_with_us(child):
         code = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
     return (128 - code if code < 0 else code), Path(out)
+
+
+def script_environment(tuned: Mapping[str, bool | int | str]) -> dict[str, str]:
+    """What a script's environment has more than ours, by settings that only a fresh process can have.
+
+    Raises:
+        InvalidValueError: The allocator is not here.
+    """
+    allocator, threads = tuned.get("allocator"), tuned.get("threads")
+    return {
+        **({} if allocator is None else find_allocator(str(allocator))),
+        **({} if threads is None else {"OMP_NUM_THREADS": str(threads)}),
+    }
+
+
+def tuning_of(tuned: Mapping[str, bool | int | str]) -> ScriptTuning:
+    """Settings that are put into a script; those of its process alone are passed over."""
+    own: dict[str, Any] = {
+        name: value for name, value in tuned.items() if name not in ("cores", "allocator")
+    }
+    return ScriptTuning(**own)
+
+
+def settle_script(tuning: ScriptTuning, refuse: Callable[[WattstepError], None]) -> None:
+    """Has the default engine put settings into the script as soon as its framework is loaded.
+
+    Args:
+        tuning: The settings.
+        refuse: Told what cannot be put in.
+    """
+
+    def settle() -> None:
+        try:
+            engines.find(engines.DEFAULT).settle_script(tuning)
+        except WattstepError as error:
+            refuse(error)
+
+    if tuning != ScriptTuning():
+        after_import(engines.DEFAULT, settle)
+
+
+def _refuse(error: WattstepError) -> None:
+    print(f"wattstep: {error}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def main() -> None:
@@ -147,6 +211,19 @@ def main() -> None:
                 if settings.module
                 else Path(settings.script).name,
                 "arguments": shareable(settings.arguments),
+                **{
+                    name: value
+                    for name, value in settings.tuned.items()
+                    if name
+                    in (
+                        "channels_last",
+                        "compiled",
+                        "optimizer_kernel",
+                        "interop_threads",
+                        "cores",
+                        "allocator",
+                    )
+                },
             },
         },
     )
@@ -165,6 +242,7 @@ def main() -> None:
         MARKED_OTHERWISE,
     )
     engines.listen_to_script(script, settings.step_marker)
+    settle_script(tuning_of(settings.tuned), _refuse)
     code = run_script(settings.script, settings.arguments, recorder.note, module=settings.module)
     script.close(interrupted=code == INTERRUPTED)
     # The script's own interpreter would end here: what it registered runs, then its exit code.

@@ -28,7 +28,13 @@ from wattstep.schema.settings import (
     parse_share,
     setting,
 )
-from wattstep.schema.workload import RATE_RULES, Preparation, check_processing
+from wattstep.schema.workload import (
+    OPTIMIZER_KERNELS,
+    RATE_RULES,
+    Preparation,
+    check_processing,
+)
+from wattstep.train.allocators import find_allocator
 from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
@@ -37,7 +43,7 @@ GOVERNORS = ("energy", "none")
 DEFAULT_SLOWDOWN = 0.1
 _AT_LEAST_ONE = (
     "batch_size", "threads", "steps", "least_steps", "accumulate", "classes", "image_size",
-    "evaluate_every",
+    "evaluate_every", "interop_threads",
 )  # fmt: skip
 
 
@@ -91,6 +97,26 @@ class TrainingSettings(MemoryStrategies):
     engine: str = setting("torch", "Framework.")
     processor: str = setting(
         "cpu", "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one.", "NAME"
+    )
+    interop_threads: int | None = setting(
+        None,
+        "Threads that run operations beside each other. [default: the framework's choice]",
+        "N",
+    )
+    cores: str | None = setting(
+        None, "Cores that the training may run on, e.g. 0-3 or 0+2. [default: all]", "SET"
+    )
+    allocator: str | None = setting(
+        None,
+        "keep (glibc keeps what is freed), keep-huge (and asks for huge pages), jemalloc, tcmalloc. "
+        "[default: glibc as it is]",
+        "NAME",
+    )
+    optimizer_kernel: str | None = setting(
+        None,
+        "fused or foreach: how the optimizer goes through the parameters, with the same arithmetic. "
+        "[default: the framework's choice]",
+        "KIND",
     )
     precision: str = setting(
         "fp32",
@@ -258,10 +284,15 @@ class TrainingSettings(MemoryStrategies):
         check_engine(
             self.engine, self.processor, self.precision,
             channels_last=self.channels_last, compiled=self.compiled, policy=self.policy,
-            **self.strategies,
+            interop_threads=self.interop_threads, optimizer_kernel=self.optimizer_kernel, **self.strategies,
         )  # fmt: skip
         if self.policy is not None:
             policies.check_name(self.policy)
+        if self.optimizer_kernel not in (None, *OPTIMIZER_KERNELS):
+            raise InvalidValueError(
+                f"--optimizer-kernel {self.optimizer_kernel}: there are {', '.join(OPTIMIZER_KERNELS)}",
+                id="unknown-optimizer-kernel",
+            )
         self.check_strategies(compiled=self.compiled)
         if self.exported is not None and not engines.find(self.engine).exports:
             raise InvalidValueError(
@@ -275,6 +306,7 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError(
                 f"--data {self.data_dir}: there is no such folder", id="no-such-folder"
             )
+        self._check_process(away=away)
         if self.until is not None:
             Goal.parse(self.until)
         TraceMode.parse(self.trace)
@@ -285,6 +317,20 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError("--calibration is of this machine's sensors: without --target")
         self._check_environment()
         parse_interval(self.interval)
+
+    def _check_process(self, *, away: bool) -> None:
+        """Refuses cores and an allocator that a process here cannot have."""
+        for option, value in (("cores", self.cores), ("allocator", self.allocator)):
+            if away and value is not None:
+                raise InvalidValueError(
+                    f"--{option}: of a training on this machine; without --target", id="only-here"
+                )
+        if self.cores is not None:
+            from wattstep.train.environment.device_state import check_cores
+
+            check_cores(self.cores)
+        if self.allocator is not None:
+            find_allocator(self.allocator)
 
     def _check_environment(self) -> None:
         from wattstep.train.environment import COLDEST_C, HOTTEST_C
@@ -362,6 +408,8 @@ class TrainingSettings(MemoryStrategies):
             rate_rule=self.rate_rule,
             channels_last=self.channels_last,
             compiled=self.compiled,
+            optimizer_kernel=self.optimizer_kernel,
+            interop_threads=self.interop_threads,
             policy=self.policy,
             exported=None if self.exported is None else Path(self.exported),
             **self.prepared,

@@ -17,6 +17,7 @@ from wattstep.schema.engine import (
     Listener,
     ModelCounts,
     PhaseListener,
+    ScriptTuning,
     Trainer,
     TrainingHooks,
 )
@@ -42,6 +43,7 @@ class TorchEngine(Engine):
     processors = PROCESSORS
     options: Sequence[str] = (
         "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora", "optimizer", "offload",
+        "optimizer_kernel", "interop_threads",
     )  # fmt: skip
 
     def load(self) -> None:
@@ -74,6 +76,24 @@ class TorchEngine(Engine):
     def threads(self) -> int:
         """As `Engine.threads`."""
         return int(sys.modules["torch"].get_num_threads())
+
+    def use_threads(self, threads: int) -> None:
+        """As `Engine.use_threads`."""
+        sys.modules["torch"].set_num_threads(threads)
+
+    def random_state(self) -> Any:
+        """As `Engine.random_state`."""
+        return sys.modules["torch"].get_rng_state()
+
+    def restore_random_state(self, state: Any) -> None:
+        """As `Engine.restore_random_state`."""
+        sys.modules["torch"].set_rng_state(state)
+
+    def settle_script(self, script: ScriptTuning) -> None:
+        """As `Engine.settle_script`."""
+        from wattstep.engines.torch.settled_script import settle
+
+        settle(script)
 
     def tracer(self, code: Code) -> Tracer:
         """As `Engine.tracer`."""

@@ -30,6 +30,7 @@ from wattstep.engines.torch.precision import (
 )
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import lay_channels_last
+from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
 from wattstep.engines.trained import read_trained
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
@@ -76,6 +77,8 @@ class TorchTrainer(Trainer):
             self._set_numerics(precision)
         if threads is not None:
             torch.set_num_threads(threads)
+        if preparation.interop_threads is not None:
+            use_interop_threads(preparation.interop_threads)
         optimizer = preparation.optimizer
         if (
             optimizer is not None
@@ -94,6 +97,9 @@ class TorchTrainer(Trainer):
         self.model.train()
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
+        if preparation.optimizer_kernel is not None:
+            for update in self.training.updates:
+                choose_kernel(update.optimizer, preparation.optimizer_kernel)
         self._mark: Mark = ignore_phase
         self.updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
@@ -239,6 +245,10 @@ class TorchTrainer(Trainer):
             self._check_blocks()
             self._check_blocks = None
         return losses
+
+    def nudge(self) -> None:
+        """As `Trainer.nudge`."""
+        nudge(self.model)
 
     def evaluate(self) -> Mapping[str, float]:
         """Measures of the model on samples that it never trains on; see `Training.evaluate`."""

@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Final
 
 from wattstep.schema.processes import ChildNews, News, child_command, listen, outwait
@@ -78,6 +79,7 @@ class GuardedChild:
         ends_with_us: Whether the kernel ends it when this process ends, however that ends.
         cores: Those that it and its children may run on; None: those that we may.
         watchdog: Ends it before the machine's memory runs out; None: none is needed.
+        environment: What its environment has more than ours.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class GuardedChild:
         ends_with_us: bool = False,
         cores: Sequence[int] | None = None,
         watchdog: Watchdog | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         reading, writing = os.pipe()
         guard = {**cage.guard, **({"parent": os.getpid()} if ends_with_us else {})}
@@ -101,6 +104,7 @@ class GuardedChild:
                 stdout=output or sys.stderr,  # what a workload prints must not land in our JSON
                 stderr=output,
                 pass_fds=[writing],
+                env={**os.environ, **environment},
             )
         except BaseException:
             os.close(reading)

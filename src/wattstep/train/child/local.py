@@ -12,9 +12,11 @@ from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
 from wattstep.schema.processes import ChildNews, ending_words
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
+from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import GuardedChild
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog
+from wattstep.train.environment.device_state import parse_cores
 from wattstep.train.loop import Progress
 from wattstep.train.settings import TrainingSettings
 
@@ -34,7 +36,7 @@ def start_training(
         cage: Its limit.
         output: As `GuardedChild` takes it.
         ends_with_us: As `GuardedChild` takes it.
-        cores: As `GuardedChild` takes them.
+        cores: As `GuardedChild` takes them, where the settings say none.
     """
     arguments = [json.dumps(asdict(settings))]
     return GuardedChild(
@@ -43,7 +45,8 @@ def start_training(
         cage,
         output=output,
         ends_with_us=ends_with_us,
-        cores=cores,
+        cores=cores if settings.cores is None else parse_cores(settings.cores),
+        environment={} if settings.allocator is None else find_allocator(settings.allocator),
         watchdog=find_watchdog(settings.processor, settings.memory_reserve),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,23 @@ def parse_cores(text: str) -> tuple[int, ...]:
             raise InvalidValueError(f"--cores {text!r}: write sets like 0-3 or 0+2")
         cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return tuple(sorted(cores))
+
+
+def check_cores(text: str) -> tuple[int, ...]:
+    """A set of cores that this process may run on, as `parse_cores` reads it.
+
+    Raises:
+        InvalidValueError: It is none, or some are not there or not allowed.
+    """
+    allowed = os.sched_getaffinity(0)
+    cores = parse_cores(text)
+    if refused := [core for core in cores if core not in allowed]:
+        raise InvalidValueError(
+            f"--cores {text}: {spell_cores(refused)} {'is' if len(refused) == 1 else 'are'} not among those that "
+            f"this process may run on ({spell_cores(allowed)})",
+            id="core-refused",
+        )
+    return cores
 
 
 def parse_clock(text: str) -> float:

@@ -1,0 +1,214 @@
+"""`wattstep tune`: settings under which steps take less time or energy and learn the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli import completing
+from wattstep.cli.options import OUT, Json, MemoryLimit, Quiet, find_memory_limit
+from wattstep.cli.saying import say
+from wattstep.cli.settings_options import absolute, with_settings
+from wattstep.errors import InvalidValueError
+
+
+@with_settings(
+    "batch", "goal", "memory_limit", "allow", "turn", "threads", "cores", "engine", "precision", "accumulate",
+    "checkpointing", "train_last", "lora", "optimizer", "offload", "classes", "image_size", "seed",
+    "data_dir", "power_model", "step_marker", "module", "snippet", "out", "json", "quiet",
+)  # fmt: skip
+def tune(
+    what: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=completing.workloads,
+            metavar="WORKLOAD|SCRIPT",
+            help="A workload of the suite, see suite; or a training script of your own.",
+        ),
+    ],
+    arguments: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[-- ARGS...]", help="The script's own arguments."),
+    ] = None,
+    batch: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Batch size of a workload. [default: 4]", metavar="N"),
+    ] = None,
+    goal: Annotated[
+        str, typer.Option("--for", help="What is to be the least: time or energy.", metavar="GOAL")
+    ] = "time",
+    memory_limit: MemoryLimit = None,
+    allow: Annotated[
+        str,
+        typer.Option(
+            help="What may change what is learnt: precision (others are searched), losses (that differ by more "
+            "than rounding explains).",
+            metavar="NAME,...",
+        ),
+    ] = "",
+    turn: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="What is turned: threads, channels-last, optimizer-kernel, precision, allocator, compile, "
+            "interop-threads, cores, loader-workers. [default: all that can be]",
+            metavar="NAME,...",
+        ),
+    ] = None,
+    threads: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Threads of an operation that are tried. [default: 1, 2, 4, ... up to the cores]",
+            metavar="N,...",
+        ),
+    ] = None,
+    cores: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Sets of cores that are tried, e.g. 0-3,4-7. [default: each kind of core]",
+            metavar="SET,...",
+        ),
+    ] = None,
+    step_marker: Annotated[
+        str,
+        typer.Option(
+            help="What ends a step of a script: optimizer, backward, or call:MODULE:FUNCTION.",
+            metavar="MARKER",
+        ),
+    ] = "optimizer",
+    module: Annotated[
+        bool, typer.Option("-m", help="WHAT is a module of your own, as of python -m.")
+    ] = False,
+    snippet: Annotated[
+        bool, typer.Option("--snippet", help="Print the settings as lines for a script, too.")
+    ] = False,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            *OUT,
+            help="Folder of the tune; one that was begun continues. [default: a new one in tunes]",
+            metavar="DIR",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **given: Any,
+) -> None:
+    """Find settings under which steps take less time or energy and learn the same."""
+    from wattstep.cli.progress import bar_of
+    from wattstep.cli.screen import screen
+    from wattstep.engines import find
+    from wattstep.store.files import new_name
+    from wattstep.tune.space import parse_allowed, parse_turned
+    from wattstep.tune.tuning import GOALS, Question, check_given
+    from wattstep.tune.tuning import tune as search
+
+    if goal not in GOALS:
+        raise InvalidValueError(f"--for {goal}: there are {', '.join(GOALS)}", id="unknown-goal")
+    tried = check_given(_numbers(threads), () if cores is None else cores.split(","))
+    if module or what.endswith(".py"):
+        settings = _script(what, arguments, step_marker, goal, batch, given, module=module)
+    else:
+        settings = _workload(what, arguments, batch, given)
+        find(settings.engine)
+    question = Question(
+        settings=settings,
+        goal="energy" if goal == "energy" else "time",
+        limit=find_memory_limit(memory_limit),
+        allow=parse_allowed(allow),
+        given=tried,
+        turned=parse_turned(turn),
+    )
+    folder = out or Path("tunes", new_name(Path(question.name).stem))
+    try:
+        with bar_of("tuning", quiet=quiet or json) as show:
+            report = search(question, folder, show, lambda text: say(f"wattstep: warning: {text}"))
+    except KeyboardInterrupt:
+        if (folder / "turns.jsonl").exists() and not quiet:
+            say(f"wattstep: what was measured is kept: the same command with -o {folder} goes on")
+        raise
+    if json:
+        from wattstep.report.json_document import dump
+
+        dump(report.to_dict(), sys.stdout)
+        return
+    from wattstep.cli.tune_screen import print_tune
+
+    print_tune(report, screen(), snippet=snippet)
+
+
+def _numbers(text: str | None) -> list[int]:
+    """Whole numbers from "1,2"."""
+    if text is None:
+        return []
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidValueError(
+            f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2",
+            id="malformed-list",
+        ) from None
+
+
+def _workload(
+    name: str, arguments: list[str] | None, batch: int | None, given: dict[str, Any]
+) -> Any:
+    """Settings of the default of a workload."""
+    from wattstep import workloads
+    from wattstep.train.settings import TrainingSettings
+
+    if arguments:
+        raise InvalidValueError(
+            f"{' '.join(arguments)}: one workload is tuned at a time", id="several-to-tune"
+        )
+    if Path(name).is_file():
+        raise InvalidValueError(
+            f"{name}: a script's name ends in .py; a module is given with -m", id="not-a-script"
+        )
+    workloads.check_name(name)
+    return TrainingSettings(
+        workload=name,
+        batch_size=4 if batch is None else batch,
+        trace="none",
+        **{**given, "data_dir": absolute(given["data_dir"])},
+    )
+
+
+def _script(
+    name: str,
+    arguments: list[str] | None,
+    marker: str,
+    goal: str,
+    batch: int | None,
+    given: dict[str, Any],
+    *,
+    module: bool,
+) -> Any:
+    """Settings of the default of a script."""
+    from dataclasses import fields
+
+    from wattstep.schema.settings import option_of
+    from wattstep.train.script import ProfileSettings
+    from wattstep.train.settings import TrainingSettings
+
+    defaults = {each.name: each.default for each in fields(TrainingSettings)}
+    own = [
+        f"--{option_of(TrainingSettings, key)}"
+        for key, value in given.items()
+        if value != defaults[key]
+    ]
+    own += ["--batch"] * (batch is not None)
+    if own:
+        raise InvalidValueError(
+            f"{', '.join(own)}: a script says that itself; its own arguments stand after --",
+            id="not-of-a-script",
+        )
+    if goal == "energy":
+        raise InvalidValueError(
+            "--for energy: of a workload only, a script is tuned for time", id="script-for-time"
+        )
+    return ProfileSettings(
+        script=name, module=module, arguments=tuple(arguments or ()), step_marker=marker
+    )

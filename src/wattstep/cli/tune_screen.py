@@ -1,0 +1,93 @@
+"""What a tune found, on a terminal: one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from wattstep.report.values import show
+from wattstep.schema.figure import Figure
+from wattstep.tune.search import Measured
+from wattstep.tune.tuning import TuneReport
+
+INDENT = (0, 0, 0, 2)
+
+
+def print_tune(report: TuneReport, console: Console, *, snippet: bool = False) -> None:
+    """Prints the verdict, the front, what was refused and not turned, and how to use the settings.
+
+    Args:
+        report: The tune.
+        console: Where to print.
+        snippet: Whether lines for a script are printed, too.
+    """
+    tuned = report.tuned
+    of = report.name if report.batch_size is None else f"{report.name}, batch {report.batch_size}"
+    console.print()
+    console.print(Text(f"{of}, tuned for {tuned.goal} in {tuned.steps:,} steps", style="bold"))
+    console.print(Padding(Text(verdict(report)), INDENT))
+    console.print()
+    console.print(Padding(_table(report), INDENT))
+    for line in _lines(report):
+        console.print(Padding(Text(f"- {line}"), INDENT))
+    console.print()
+    command = "profile" if report.script else "run"
+    target = f" {report.name}" if report.script else ""
+    console.print(Padding(Text(f"wattstep {command} --plan {report.plan}{target}"), INDENT))
+    if snippet:
+        console.print()
+        console.print(Text(report.snippet), soft_wrap=True)
+
+
+def verdict(report: TuneReport) -> str:
+    """Sentence that says what to do."""
+    chosen = report.tuned.chosen
+    if chosen is None:
+        return "Keep the default: nothing is better beyond doubt."
+    return (
+        f"{chosen.candidate.text[0].upper()}{chosen.candidate.text[1:]}: {_ratio(chosen.ratio)} times the default's "
+        f"{report.tuned.goal} a step, measured in {chosen.ratio.n} rounds of fresh processes in turns."
+    )
+
+
+def _table(report: TuneReport) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("settings")
+    for name in ("time a step", "energy", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("beside the default", justify="right", no_wrap=True)
+    table.add_column("front", no_wrap=True)
+    front = report.front
+    for each in report.tuned.measured:
+        table.add_row(*_row(each, report), "beaten by none" if each in front else "")
+    return table
+
+
+def _row(each: Measured, report: TuneReport) -> Iterator[str]:
+    yield each.candidate.text
+    for figure in (each.step_time, each.energy, each.memory):
+        yield "–" if figure.missing else show(figure).text
+    yield "1" if not each.candidate.changes else f"{_ratio(each.ratio)} times"
+
+
+def _ratio(ratio: Figure) -> str:
+    low, high = ratio.low or 0.0, ratio.high
+    return f"{float(ratio):.3f} ({low:.3f} to {'?' if high is None else f'{high:.3f}'})"
+
+
+def _lines(report: TuneReport) -> Iterator[str]:
+    tuned = report.tuned
+    if tuned.compared:
+        yield (
+            f"losses of the first {tuned.compared} steps of what is measured above are the default's, within what "
+            "rounding does"
+        )
+    yield from report.notes
+    for candidate, why in tuned.refused.items():
+        yield f"refused: {candidate.text}: {why}"
+    for name, why in report.left_out.items():
+        yield f"not turned: {name.replace('_', ' ')}: {why}"

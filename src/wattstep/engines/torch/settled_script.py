@@ -1,0 +1,121 @@
+"""Puts settings into somebody's own torch script: threads, layout, compiler, optimizers, data loaders."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.optim import optimizer as torch_optimizer
+from torch.utils.data import DataLoader
+
+from wattstep.engines.torch.shaping import lay_channels_last
+from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
+from wattstep.schema.engine import ScriptTuning
+
+
+def settle(script: ScriptTuning) -> None:
+    """Puts the settings in; what belongs to models happens before each is first called."""
+    if script.threads is not None:
+        torch.set_num_threads(script.threads)
+    if script.interop_threads is not None:
+        use_interop_threads(script.interop_threads)
+    if script.optimizer_kernel is not None:
+        _settle_optimizers(script.optimizer_kernel)
+    if script.loader_workers is not None:
+        _settle_loaders(script.loader_workers)
+    if script.channels_last or script.compiled or script.nudge:
+        _Models(script)
+    if script.on_loss is not None:
+        _follow_losses(script.on_loss)
+
+
+def _settle_optimizers(kernel: str) -> None:
+    """Every optimizer, before its first step; one that cannot stays as it is."""
+    settled: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def settle_one(optimizer: Any, *_: Any) -> None:
+        if optimizer in settled:
+            return
+        settled.add(optimizer)
+        said = [optimizer.defaults.get(name) for name in ("fused", "foreach")]
+        if not any(each is not None and each is not False for each in said):
+            choose_kernel(optimizer, kernel)
+
+    torch_optimizer.register_optimizer_step_pre_hook(settle_one)
+
+
+def _settle_loaders(workers: int) -> None:
+    """Data loaders that say nothing of processes."""
+    construct = DataLoader.__init__
+
+    @functools.wraps(construct)
+    def made(loader: Any, *args: Any, **named: Any) -> None:
+        if "num_workers" not in named and len(args) < _PLACE_OF_WORKERS:
+            named["num_workers"] = workers
+            named.setdefault("persistent_workers", workers > 0)
+        construct(loader, *args, **named)
+
+    DataLoader.__init__ = made  # type: ignore[method-assign,assignment]
+
+
+_STEPS = 2
+_PLACE_OF_WORKERS = 6  # positional arguments of a DataLoader up to that, the data set among them
+
+
+class _Models:
+    """Settles each model that trains when it is first called, before it computes anything.
+
+    Args:
+        script: What is settled.
+    """
+
+    def __init__(self, script: ScriptTuning) -> None:
+        self._script = script
+        self._settled: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._depth = self._steps = 0
+        self._hooks = [
+            torch_module.register_module_forward_pre_hook(self._begins),
+            torch_module.register_module_forward_hook(self._ends, always_call=True),
+            torch_optimizer.register_optimizer_step_post_hook(self._stepped),
+        ]
+
+    def _stepped(self, *_: Any) -> None:
+        """By the second step all models were called; hooks at every module would slow what follows."""
+        self._steps += 1
+        if self._steps == _STEPS:
+            for hook in self._hooks:
+                hook.remove()
+
+    def _begins(self, module: Any, inputs: Any) -> Any:
+        self._depth += 1
+        if self._depth > 1 or module in self._settled:
+            return None
+        self._settled.add(module)
+        if next(module.parameters(), None) is None:
+            return None
+        if self._script.nudge:
+            nudge(module)
+        if self._script.channels_last:
+            lay_channels_last(module, "the script's model")
+        if self._script.compiled:
+            module.compile()
+        return None
+
+    def _ends(self, module: Any, inputs: Any, output: Any) -> None:
+        self._depth = max(self._depth - 1, 0)
+
+
+def _follow_losses(tell: Callable[[float], None]) -> None:
+    plain = torch.autograd.backward
+
+    @functools.wraps(plain)
+    def backward(tensors: Any, *args: Any, **named: Any) -> Any:
+        first = tensors if isinstance(tensors, torch.Tensor) else tensors[0]
+        tell(float(first.detach().sum()))
+        return plain(tensors, *args, **named)
+
+    torch.autograd.backward = backward

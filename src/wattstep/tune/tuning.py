@@ -1,0 +1,333 @@
+"""Tunes a workload or a script in a folder: looks at the machine, searches, and writes the settings."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from wattstep import engines, workloads
+from wattstep.errors import InvalidValueError
+from wattstep.plan.file import write_tuned
+from wattstep.record.sensors import machine
+from wattstep.stats.front import non_dominated
+from wattstep.train.child.limits import MemoryLimit
+from wattstep.train.child.local_machine import one_at_a_time
+from wattstep.train.environment import canary
+from wattstep.train.environment.crowding import cores_of_others, default_threads, too_many_threads
+from wattstep.train.environment.device_state import check_cores, spell_cores
+from wattstep.train.script import ProfileSettings
+from wattstep.train.settings import TrainingSettings
+from wattstep.tune.folder import PLAN, KeptBench, TuneFolder
+from wattstep.tune.processes import ScriptBench, WorkloadBench
+from wattstep.tune.search import Ask, Bench, Goal, Measured, Search, Tell, Tuned, Turn
+from wattstep.tune.snippet import snippet_of
+from wattstep.tune.space import Place, Value, parse_turned, searched
+
+GOALS: Final = ("time", "energy")
+SCRIPT_OPTIONS: Final = ("channels_last", "compiled", "optimizer_kernel", "interop_threads")
+CHANGED: Final = 0.10  # of the canary: the machine itself was another
+CLOCKS: Final = "wattstep run --governor energy caps them while it trains"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is tuned, and how.
+
+    Attributes:
+        settings: Of the default: of a workload, or of a script.
+        goal: What is to be the least.
+        limit: Of memory.
+        allow: As `Place.allow`.
+        given: As `Place.given`.
+        turned: As `Place.turned`.
+    """
+
+    settings: TrainingSettings | ProfileSettings
+    goal: Goal = "time"
+    limit: MemoryLimit | None = None
+    allow: frozenset[str] = frozenset()
+    given: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    turned: frozenset[str] = field(default_factory=lambda: parse_turned(None))
+
+    @property
+    def name(self) -> str:
+        """Of the workload, or of the script's file or module."""
+        if isinstance(self.settings, TrainingSettings):
+            return self.settings.workload
+        return self.settings.script if self.settings.module else Path(self.settings.script).name
+
+    def document(self) -> dict[str, Any]:
+        """What has to be the same for a tune to go on, JSON-ready."""
+        return {
+            "settings": {
+                key: value for key, value in asdict(self.settings).items() if key != "out"
+            },
+            "goal": self.goal,
+            "memory_limit": None if self.limit is None else self.limit.size,
+            "allow": sorted(self.allow),
+            "turned": sorted(self.turned),
+            "given": {name: list(values) for name, values in self.given.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneReport:
+    """What a tune found.
+
+    Attributes:
+        name: Of what was tuned.
+        script: Whether it is a script.
+        batch_size: Of a workload; None: a script.
+        tuned: Of the search.
+        left_out: Knobs that were not turned, and why.
+        notes: What a reader must know, a sentence each.
+        folder: Of the tune.
+        plan: File of the settings.
+        snippet: For one's own script.
+    """
+
+    name: str
+    script: bool
+    batch_size: int | None
+    tuned: Tuned
+    left_out: Mapping[str, str]
+    notes: Sequence[str]
+    folder: Path
+    plan: Path
+    snippet: str
+
+    @property
+    def front(self) -> list[Measured]:
+        """Of the default and the finalists those that no other beats in time, energy and memory."""
+        measured = self.tuned.measured
+        kept = non_dominated([each.costs for each in measured])
+        return [each for each, on_front in zip(measured, kept, strict=True) if on_front]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        tuned = self.tuned
+        return {
+            "workload": None if self.script else self.name,
+            "script": self.name if self.script else None,
+            "batch_size": self.batch_size,
+            "goal": tuned.goal,
+            "keep_the_default": tuned.chosen is None,
+            "settings": dict(tuned.chosen.candidate.changes) if tuned.chosen else {},
+            "chosen": tuned.chosen.to_dict() if tuned.chosen else None,
+            "measured": [each.to_dict() for each in tuned.measured],
+            "front": [each.candidate.text for each in self.front],
+            "seen": {each.text: ratio for each, ratio in tuned.seen.items()},
+            "refused": {each.text: why for each, why in tuned.refused.items()},
+            "not_turned": dict(self.left_out),
+            "losses_compared": tuned.compared,
+            "steps": tuned.steps,
+            "notes": list(self.notes),
+            "folder": str(self.folder),
+            "plan": str(self.plan),
+            "snippet": self.snippet,
+        }
+
+
+def tune(
+    question: Question,
+    out: Path,
+    tell: Tell = lambda stage, share: None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> TuneReport:
+    """Tunes, or goes on where it was killed.
+
+    Args:
+        question: What is tuned.
+        out: Folder of the tune.
+        tell: Hears the stage and the share that is done.
+        warn: Told at once what a user should know.
+
+    Raises:
+        InvalidValueError: It cannot be tuned, or the folder is another's.
+        RecordingError: The folder cannot be written.
+    """
+    workload = question.settings if isinstance(question.settings, TrainingSettings) else None
+    processor = "cpu" if workload is None else workload.processor
+    with TuneFolder(out, question.document(), processor, warn) as folder:
+        place, crowded = _place(question, folder)
+        if crowded is not None:
+            warn(crowded)
+        values, left_out = searched(place)
+        left_out["clocks"] = CLOCKS
+        watch = _Watch(folder)
+        with _bench(question) as bench:
+            search = Search(
+                values, KeptBench(folder, watch.around(bench)), question.goal, question.allow, tell
+            )
+            tuned = search.run()
+        notes = [*([crowded] if crowded else []), *watch.notes()]
+        plan = out / PLAN
+        changes = dict(tuned.chosen.candidate.changes) if tuned.chosen else {}
+        write_tuned(
+            plan,
+            name=question.name,
+            script=workload is None,
+            settings={**({} if workload is None else _own(workload)), **changes},
+            goal=question.goal,
+            ratio=tuned.chosen.ratio if tuned.chosen else None,
+        )
+    return TuneReport(
+        name=question.name,
+        script=workload is None,
+        batch_size=None if workload is None else workload.batch_size,
+        tuned=tuned,
+        left_out=left_out,
+        notes=notes,
+        folder=out,
+        plan=plan,
+        snippet=snippet_of(changes),
+    )
+
+
+def _own(settings: TrainingSettings) -> dict[str, Any]:
+    """Settings of the default that a run with its plan must have, too."""
+    names = (
+        "batch_size",
+        "accumulate",
+        "processor",
+        "classes",
+        "image_size",
+        "precision",
+        *_STRATEGIES,
+    )
+    values = {name: getattr(settings, name) for name in names}
+    return {name: value for name, value in values.items() if value not in (None, False)}
+
+
+_STRATEGIES: Final = ("checkpointing", "train_last", "lora", "optimizer", "offload")
+
+
+class _Watch:
+    """Looks at the machine itself in every round of the verdict: a canary at its begin.
+
+    Args:
+        folder: Of the tune, which keeps what it saw.
+    """
+
+    def __init__(self, folder: TuneFolder) -> None:
+        self._folder = folder
+
+    def around(self, bench: Bench) -> Bench:
+        """The bench, one measurement at a time on this machine, with canaries."""
+        return _WatchedBench(bench, self)
+
+    def look(self, ask: Ask) -> None:
+        """A canary, where a round of the verdict begins."""
+        if ask.stage == "verdict":
+            self._folder.remember(f"canary/{ask.round}", _canary_s)
+
+    def notes(self) -> list[str]:
+        """Whether it changed from round to round."""
+        seen = [
+            turn.seconds[0] for key, turn in self._folder.turns.items() if key.startswith("canary/")
+        ]
+        if len(seen) < 2 or max(seen) / min(seen) - 1 <= CHANGED:
+            return []
+        return [
+            f"the machine itself changed while rounds of the verdict were made: its canary took {min(seen) * 1e3:.1f} "
+            f"to {max(seen) * 1e3:.1f} ms; the interval is over such rounds"
+        ]
+
+
+def _canary_s() -> float:
+    """Median time of a canary's pass of computing, in s."""
+    return statistics.median(canary.work(canary.BRIEF_S)["compute_s"])
+
+
+class _WatchedBench:
+    """A bench with the watch beside it."""
+
+    def __init__(self, bench: Bench, watch: _Watch) -> None:
+        self._bench, self._watch = bench, watch
+
+    def measure(self, ask: Ask) -> Turn:
+        """As `Bench.measure`."""
+        with one_at_a_time():
+            self._watch.look(ask)
+            return self._bench.measure(ask)
+
+
+def _bench(question: Question) -> WorkloadBench | ScriptBench:
+    if isinstance(question.settings, TrainingSettings):
+        return WorkloadBench(question.settings, question.limit, power=question.goal == "energy")
+    return ScriptBench(question.settings, question.limit)
+
+
+def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
+    """The machine as the search sees it, and whether the default's threads wait for others' cores.
+
+    Where the tune goes on, the machine counts as it was when it began: else it would search other values.
+    """
+    settings = question.settings
+    cores = check_cores(_cores_of(settings))
+    others = folder.remember("others", cores_of_others)
+    if isinstance(settings, TrainingSettings):
+        engine = engines.find(settings.engine)
+        threads = settings.threads or engine.usual_threads(min(default_threads(), len(cores)))
+        options: Sequence[str] = engine.options
+        precisions: Sequence[str] = workloads.find(settings.workload).facts.precisions
+        precision = settings.precision
+    else:
+        threads, options, precisions, precision = default_threads(), SCRIPT_OPTIONS, (), "fp32"
+    place = Place(
+        cores=cores,
+        clusters=_clusters(cores),
+        others=others,
+        threads=threads,
+        options=options,
+        precision=precision,
+        precisions=precisions,
+        script=not isinstance(settings, TrainingSettings),
+        allow=question.allow,
+        given=question.given,
+        turned=question.turned,
+    )
+    return place, too_many_threads(threads, len(cores), others, "fewer are tried: {}")
+
+
+def _cores_of(settings: TrainingSettings | ProfileSettings) -> str:
+    own = settings.cores if isinstance(settings, TrainingSettings) else None
+    return own or spell_cores(os.sched_getaffinity(0))
+
+
+def _clusters(cores: Sequence[int]) -> tuple[str, ...]:
+    """Sets of cores that are alike, where there are several kinds, the fastest first."""
+    clusters = [
+        (each["max_hz"] or 0.0, mine)
+        for each in machine.describe().get("clusters") or ()
+        if (mine := [core for core in each["cores"] if core in cores])
+    ]
+    clusters.sort(key=lambda each: -each[0])
+    return tuple(spell_cores(mine) for _, mine in clusters) if len(clusters) > 1 else ()
+
+
+def check_given(threads: Sequence[int], cores: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+    """Values that a user names, by knob.
+
+    Raises:
+        InvalidValueError: More threads than cores, or cores that this process may not run on.
+    """
+    most = len(os.sched_getaffinity(0))
+    for count in threads:
+        if not 1 <= count <= most:
+            raise InvalidValueError(
+                f"--threads {count}: between 1 and {most}, the cores that this process may run on",
+                id="threads-above-cores",
+            )
+    for each in cores:
+        check_cores(each)
+    given: dict[str, tuple[Value, ...]] = {}
+    if threads:
+        given["threads"] = tuple(dict.fromkeys(threads))
+    if cores:
+        given["cores"] = tuple(dict.fromkeys(cores))
+    return given

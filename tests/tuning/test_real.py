@@ -1,0 +1,178 @@
+"""Real processes: trainings that take turns learn as alone, settings take hold, and a tune writes what a run follows."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.refusals import id_in
+from tests.wording import assert_says
+
+from wattstep.run import load
+from wattstep.train.script import ProfileSettings
+from wattstep.train.settings import TrainingSettings
+from wattstep.tune.processes import ScriptBench, WorkloadBench
+from wattstep.tune.script_turn import NO_TRAINING
+from wattstep.tune.search import Ask, Turn
+from wattstep.tune.space import DEFAULT, Candidate
+
+SCRIPT = """
+import sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(torch.randn(64, 3, 8, 8), torch.randint(0, 2, (64,))), batch_size=8)
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    for images, labels in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+print("threads", torch.get_num_threads(), "fused", optimizer.param_groups[0].get("fused"))
+"""
+
+
+def ask(candidate: Candidate, steps: int = 3, **more: Any) -> Ask:
+    return Ask(
+        **{"stage": "one by one", "round": 0, "candidate": candidate, "steps": steps, **more}
+    )
+
+
+def with_values(**values: Any) -> Candidate:
+    candidate = DEFAULT
+    for name, value in values.items():
+        candidate = candidate.with_value(name, value)
+    return candidate
+
+
+def close(turn: Turn, other: Turn) -> bool:
+    return all(
+        math.isclose(turn.losses[n], loss, rel_tol=1e-4)
+        for n, loss in other.losses.items()
+        if n in turn.losses
+    )
+
+
+def test_trainings_that_take_turns_learn_what_each_learns_alone() -> None:
+    # AlexNet drops out: torch's own generator would go on from one training to the next.
+    settings = TrainingSettings(workload="alexnet", batch_size=2, trace="none", threads=1)
+    with WorkloadBench(settings) as bench:
+        alone = bench.measure(ask(DEFAULT, 8, begin=True, alone=True, round=9))
+    fused = with_values(optimizer_kernel="fused")
+    losses: dict[int, float] = {}
+    with WorkloadBench(settings) as bench:
+        for begin in (True, False):
+            turn = bench.measure(ask(DEFAULT, 3, begin=begin))
+            losses.update(turn.losses)
+            assert not bench.measure(ask(fused, 2, begin=begin)).refused
+    assert losses == {n: alone.losses[n] for n in losses}
+    assert len(losses) == 7  # one more before the second turn, which does not count
+
+
+def test_what_changes_no_arithmetic_learns_the_same_and_what_cannot_be_is_refused() -> None:
+    settings = TrainingSettings(workload="lenet", trace="none", threads=1)
+    with WorkloadBench(settings) as bench:
+        plain = bench.measure(ask(DEFAULT, begin=True))
+        for values in (
+            {"channels_last": True}, {"optimizer_kernel": "fused"}, {"allocator": "keep"},
+            {"interop_threads": 1},
+        ):  # fmt: skip
+            turn = bench.measure(ask(with_values(**values), begin=True))
+            assert not turn.refused
+            assert close(turn, plain), values
+        low = bench.measure(ask(with_values(precision="bf16"), begin=True))
+        assert not close(low, plain)
+    with WorkloadBench(TrainingSettings(workload="char-cnn", trace="none", threads=1)) as bench:
+        turn = bench.measure(ask(with_values(channels_last=True), begin=True))
+        assert_says(turn.refused, "--channels-last", "char-cnn")
+        settings = TrainingSettings(
+            workload="char-cnn", optimizer="rmsprop", trace="none", threads=1
+        )
+    with WorkloadBench(settings) as bench:
+        turn = bench.measure(ask(with_values(optimizer_kernel="fused"), begin=True))
+        assert_says(turn.refused, "--optimizer-kernel fused", "RMSprop")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_takes_turns_with_settings_put_into_it(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    bench = ScriptBench(ProfileSettings(script=str(script), arguments=("100",)))
+    plain = bench.measure(ask(DEFAULT, begin=True))
+    assert len(plain.seconds) == 3
+    assert len(plain.losses) == 4  # the first step's time cannot be seen, its loss can
+    turned = with_values(
+        threads=1, channels_last=True, optimizer_kernel="fused", allocator="keep", loader_workers=1
+    )
+    turn = bench.measure(ask(turned, begin=True))
+    assert not turn.refused
+    assert close(turn, plain)
+    nudged = bench.measure(ask(DEFAULT, begin=True, nudged=True))
+    assert close(nudged, plain)
+    assert nudged.losses != plain.losses
+
+
+def test_a_script_without_training_is_refused_in_one_line(script: Path) -> None:
+    script.write_text("print('nothing')")
+    turn = ScriptBench(ProfileSettings(script=str(script))).measure(ask(DEFAULT, begin=True))
+    assert turn.refused == NO_TRAINING
+    script.write_text("raise ValueError('of its own')")
+    turn = ScriptBench(ProfileSettings(script=str(script))).measure(ask(DEFAULT, begin=True))
+    assert "ValueError" in turn.refused
+
+
+# More threads than free cores would make each step take many times as long on a busy machine.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def wattstep(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "wattstep", *arguments],
+        cwd=at,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ONE_THREAD,
+    )
+
+
+def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, script: Path) -> None:
+    done = wattstep("tune", "lenet", "--turn", "optimizer-kernel", "-o", "t", "--json", at=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["workload"] == "lenet"
+    assert report["losses_compared"] >= 3
+    assert {"the default"} <= {each["text"] for each in report["measured"]}
+    plan = json.loads((tmp_path / "t/plan.json").read_text())
+    assert plan["settings"].items() >= report["settings"].items()
+    plan["settings"] |= {"threads": 1, "allocator": "keep", "optimizer_kernel": "fused"}
+    (tmp_path / "t/plan.json").write_text(json.dumps(plan))
+    done = wattstep(
+        "run", "--plan", "t/plan.json", "--steps", "3", "--name", "followed", "-q", at=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    info = load(tmp_path / "runs/followed").info
+    assert info.threads == 1
+    assert info.options["allocator"] == "keep"
+    assert info.options["optimizer_kernel"] == "fused"
+    del plan["workload"]
+    plan |= {"script": "train.py", "settings": {"threads": 1, "optimizer_kernel": "fused"}}
+    (tmp_path / "s.json").write_text(json.dumps(plan))
+    done = wattstep("profile", "--plan", "s.json", "-q", str(script), "2", at=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "threads 1 fused True" in done.stdout
+    done = wattstep("run", "--plan", "s.json", "--json", at=tmp_path)
+    assert done.returncode == 2
+    assert id_in(done.stdout) == "plan-of-a-script"

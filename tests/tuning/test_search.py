@@ -1,0 +1,182 @@
+"""The search finds the best of a known landscape through noise and drift, and claims nothing where nothing is better."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tests.refusals import refused
+from tests.tuning.made import MadeBench
+from tests.wording import assert_says
+
+from wattstep.tune.search import BEGIN_STEPS, CURVE_STEPS, Ask, Search, Turn
+from wattstep.tune.space import DEFAULT, Candidate, Value
+
+VALUES: dict[str, tuple[Value, ...]] = {
+    "threads": (1,),
+    "channels_last": (True,),
+    "optimizer_kernel": ("fused", "foreach"),
+    "allocator": ("keep", "keep-huge"),
+    "compiled": (True,),
+    "interop_threads": (1,),
+}
+FACTORS = {
+    ("threads", 1): 1.3,
+    ("channels_last", True): 0.9,
+    ("optimizer_kernel", "fused"): 0.95,
+    ("optimizer_kernel", "foreach"): 1.02,
+    ("allocator", "keep"): 0.85,
+    ("allocator", "keep-huge"): 0.8,
+    ("compiled", True): 1.1,
+    ("interop_threads", 1): 1.0,
+}
+
+
+BEST = {"channels_last": True, "optimizer_kernel": "fused", "allocator": "keep-huge"}
+
+
+def every() -> list[Candidate]:
+    """The whole product: 2 · 2 · 3 · 3 · 2 · 2 = 144 ways."""
+    ways = []
+    for chosen in product(*([None, *values] for values in VALUES.values())):
+        candidate = DEFAULT
+        for name, value in zip(VALUES, chosen, strict=True):
+            candidate = candidate if value is None else candidate.with_value(name, value)
+        ways.append(candidate)
+    return ways
+
+
+def test_the_best_of_144_ways_is_found_without_noise() -> None:
+    bench = MadeBench(FACTORS)
+    tuned = Search(VALUES, bench).run()
+    assert tuned.chosen is not None
+    # 0.9 · 0.95 · 0.8, by hand; threads between operations change nothing, and the plainer way is first.
+    assert dict(tuned.chosen.candidate.changes) == BEST
+    assert tuned.chosen.ratio.value == pytest.approx(0.684)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_within_5_percent_of_the_best_through_noise_drift_and_pairs_that_do_not_add_up(
+    seed: int,
+) -> None:
+    bench = MadeBench(
+        FACTORS,
+        together={
+            frozenset({"channels_last", "compiled"}): 0.8,
+            frozenset({"channels_last", "optimizer_kernel"}): 1.04,
+        },
+        noise=0.05, of_process=0.01, drift=0.001, seed=seed,
+    )  # fmt: skip
+    tuned = Search(VALUES, bench).run()
+    best = min(map(bench.cost, every()))  # by exhausting all 144
+    assert tuned.chosen is not None
+    # Compiling alone costs 10 %, and gains 12 % beside channels last.
+    assert bench.cost(tuned.chosen.candidate) <= best * 1.05
+
+
+def test_it_takes_less_than_a_tenth_of_the_steps_of_an_exhaustive_search() -> None:
+    bench = MadeBench(FACTORS, noise=0.03)
+    tuned = Search(VALUES, bench).run()
+    # Exhausting: each of 144 in 10 turns of 20 steps, as long as the search's own turns are here.
+    assert tuned.steps == sum(ask.steps for ask in bench.asks)
+    assert tuned.steps < 144 * 10 * 20 / 10
+
+
+def test_where_nothing_is_better_the_default_is_kept_but_for_1_in_20_false_alarms() -> None:
+    null = dict.fromkeys(FACTORS, 1.0)
+    alarms = 0
+    for seed in range(200):
+        bench = MadeBench(null, noise=0.1, of_process=0.03, drift=0.0005, seed=seed)
+        alarms += Search(VALUES, bench).run().chosen is not None
+    # A claim is one side of a 95 % interval, 2.5 % of 200 = 5; 12 or more of 200 at 2.5 % has a chance of 0.5 %.
+    assert alarms < 12
+
+
+def test_threads_that_are_a_trap_are_left_first_and_the_rest_is_told_beside_them() -> None:
+    factors = {**FACTORS, ("threads", 1): 0.01}
+    bench = MadeBench(factors, noise=0.05, step_s=1.0)
+    tuned = Search(VALUES, bench).run()
+    assert tuned.chosen is not None
+    # Threads between operations change nothing: with them or without.
+    assert dict(tuned.chosen.candidate.changes).items() >= {"threads": 1, **BEST}.items()
+    assert float(tuned.chosen.ratio) == pytest.approx(0.00684, rel=0.1)
+    single = DEFAULT.with_value("threads", 1).with_value("compiled", True)
+    assert tuned.seen[single] == pytest.approx(0.011, rel=0.2)  # against the default, not the base
+
+
+def test_drift_alone_makes_nothing_better() -> None:
+    bench = MadeBench(dict.fromkeys(FACTORS, 1.0), drift=0.002)
+    tuned = Search(VALUES, bench).run()
+    for measured in tuned.measured:
+        # Forth and back, so that linear drift cancels; 1 % is what the curvature of 0.2 % a turn leaves.
+        assert float(measured.ratio) == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_learns_something_else_is_refused_by_name_unless_losses_are_allowed() -> None:
+    def bench() -> MadeBench:
+        return MadeBench(FACTORS, curves={"channels_last": 1e-3})
+
+    tuned = Search(VALUES, bench()).run()
+    (candidate,) = tuned.refused
+    assert candidate.text == "channels last"
+    assert_says(tuned.refused[candidate], "step 1", "2.001", "not 2")
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == {
+        "optimizer_kernel": "fused",
+        "allocator": "keep-huge",
+    }
+    allowed = Search(VALUES, bench(), allow={"losses"}).run()
+    assert not allowed.refused
+    assert allowed.chosen is not None
+    assert "channels last" in allowed.chosen.candidate.text
+
+
+def test_differences_that_rounding_explains_are_none() -> None:
+    # One rounding moves the loss by 1e-7: 30 times that is 3e-6, and the floor is 1e-5 of a loss of 2.
+    tuned = Search(VALUES, MadeBench(FACTORS, curves={"channels_last": 1.9e-5})).run()
+    assert not tuned.refused
+    tuned = Search(VALUES, MadeBench(FACTORS, curves={"channels_last": 2.1e-5})).run()
+    assert [each.text for each in tuned.refused] == ["channels last"]
+
+
+def test_what_cannot_be_trained_is_refused_with_its_reason_and_the_rest_goes_on() -> None:
+    bench = MadeBench(FACTORS, refused={"allocator": "memory ran out"})
+    tuned = Search(VALUES, bench).run()
+    assert set(tuned.refused.values()) == {"memory ran out"}
+    assert tuned.chosen is not None
+    assert set(dict(tuned.chosen.candidate.changes)) == {"channels_last", "optimizer_kernel"}
+
+
+def test_a_default_that_cannot_be_trained_ends_the_search() -> None:
+    class Broken:
+        def measure(self, ask: Ask) -> Turn:
+            return Turn(refused="nodata")
+
+    with refused("not-trainable", "nodata"):
+        Search(VALUES, Broken()).run()
+
+
+def test_energy_that_nothing_tells_is_no_goal() -> None:
+    with refused("tune-needs-power", "--power-model"):
+        Search(VALUES, MadeBench(FACTORS), goal="energy").run()
+
+
+def test_every_candidate_begins_anew_and_finalists_are_compared_for_longer() -> None:
+    bench = MadeBench(FACTORS)
+    Search(VALUES, bench).run()
+    begun = {ask.candidate for ask in bench.asks if ask.begin}
+    assert begun == {ask.candidate for ask in bench.asks}
+    assert {ask.steps for ask in bench.asks if ask.begin} == {BEGIN_STEPS, CURVE_STEPS}
+    keys = [ask.key for ask in bench.asks]
+    assert len(set(keys)) == len(keys)  # by which a killed tune goes on
+
+
+def test_shares_grow_and_the_same_turns_lead_to_the_same_answer() -> None:
+    shares: list[float] = []
+    first = Search(
+        VALUES, MadeBench(FACTORS, noise=0.1, seed=3), tell=lambda _, share: shares.append(share)
+    ).run()
+    again = Search(VALUES, MadeBench(FACTORS, noise=0.1, seed=3)).run()
+    assert first == again
+    assert 0 < shares[0] < 0.1
+    assert shares[-1] == 0.99

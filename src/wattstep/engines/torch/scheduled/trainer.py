@@ -17,12 +17,13 @@ from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.tracer import ScheduledEngine
 from wattstep.engines.torch.trainer import TorchTrainer
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.schedule import policies
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import MachineTimes
 from wattstep.schema.engine import Mark
+from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
@@ -97,6 +98,14 @@ class ScheduledTrainer(TorchTrainer):
         self._updated: dict[int, int] = {}  # how often, by the update's identity
         self._recordings: dict[int, list[Recording]] = {}
         self._executors: dict[int, TorchThreads] = {}
+
+    def memory_tracker(self, meter: Meter, device: str = "cpu") -> None:
+        """As `Trainer.memory_tracker`: operations run in threads that cannot be followed from the one that trains.
+
+        Raises:
+            RecordingError: Always.
+        """
+        raise RecordingError("a step that is carried out by a plan cannot be followed")
 
     @property
     def executors(self) -> list[TorchThreads]:

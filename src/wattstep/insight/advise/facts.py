@@ -100,7 +100,7 @@ class Facts:
         scheme = info.target.partition(":")[0]
         target = {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:...")
         size: dict[str, object] = {"engine": framework, "batch": batch or info.batch_size}
-        precision, accumulate = info.precision, chosen.get("accumulate", 1)
+        precision, accumulate = info.precision, chosen.get("accumulate") or 1
         how: dict[str, object] = {
             "precision": None if precision == "fp32" else precision,
             "channels-last": chosen.get("channels_last"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import torch
 
@@ -99,7 +99,7 @@ class ScheduledTrainer(TorchTrainer):
         self._recordings: dict[int, list[Recording]] = {}
         self._executors: dict[int, TorchThreads] = {}
 
-    def memory_tracker(self, meter: Meter, device: str = "cpu") -> None:
+    def memory_tracker(self, meter: Meter, device: str = "cpu") -> NoReturn:
         """As `Trainer.memory_tracker`: operations run in threads that cannot be followed from the one that trains.
 
         Raises:

@@ -40,6 +40,7 @@ from wattstep.schema.workload import DataFacts, Preparation
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
+from wattstep.engines.torch.export import exporting  # noqa: E402
 from wattstep.engines.torch.export.rewrites import Rewriting  # noqa: E402
 from wattstep.engines.torch.export.source import Source  # noqa: E402
 
@@ -352,6 +353,22 @@ def test_batches_take_64_mib_at_most_unless_one_alone_is_larger(
     monkeypatch.setattr("wattstep.engines.torch.export.source.MOST_BYTES", 1)
     source = Source(workloads.find("lenet"), Preparation(batch_size=2))
     assert len(source.batches["inputs"]) == 1
+
+
+def test_an_export_to_a_full_disk_says_so_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("81920 requested and 76768 written")  # as numpy says it
+
+    monkeypatch.setattr(np, "save", full)
+    source = Source(workloads.find("lenet"), Preparation(batch_size=2))
+    with refused("cannot-write-export", "76768 written"):
+        exporting.export(
+            find("mnn"), workloads.find("lenet"), Preparation(batch_size=2),
+            tmp_path / "out", lambda stage: None, source,
+        )  # fmt: skip
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_batch_that_is_too_large_is_refused_before_it_is_made() -> None:

@@ -26,10 +26,13 @@ from wattstep.engines.torch.scheduled.fast_calls import fastest
 from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
+from wattstep.engines.torch.scheduled.tracer import ScheduledTracer
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
 from wattstep.engines.torch.trainer import TorchTrainer
+from wattstep.errors import RecordingError
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
+from wattstep.schema.journal import UNTOLD
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
@@ -189,12 +192,28 @@ def test_tensors_take_no_more_memory_than_with_torch() -> None:
     for kind in (TorchTrainer, ScheduledTrainer):
         trainer = kind(workload, preparation, threads=1)
         trained(trainer, 4)
+        gc.collect()  # else what tests before left may go during the step, and begin as its peak
         tracker = MemoryTracker(trainer.model, [trainer.updates[0].optimizer])
         with tracker:
             trainer.step(tracker.phase)
         memory = tracker.result()
         peaks.append(sum(memory.categories.values()) - memory.before)
     assert peaks[1] <= 1.1 * peaks[0]
+
+
+def test_what_a_plans_operations_allocate_and_a_steps_memory_are_not_known() -> None:
+    # Workers take memory in threads of their own, where neither can be seen: not 0 B.
+    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2)
+    trainer = ScheduledTrainer(workload, preparation, threads=1)
+    trained(trainer, 3)
+    codes: dict[tuple[str, str], int] = {}
+    tracer = ScheduledTracer(lambda *text: codes.setdefault(text, len(codes)), trainer)
+    tracer.open()
+    trainer.step()
+    tracer.close()
+    assert {row.allocated for row in tracer.operations()} == {UNTOLD}
+    with pytest.raises(RecordingError):
+        trainer.memory_tracker(SimpleNamespace())
 
 
 def test_a_task_begins_when_all_that_it_waits_for_has_ended() -> None:

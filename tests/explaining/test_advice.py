@@ -102,6 +102,16 @@ def test_a_command_trains_where_the_run_was_trained(
     )
 
 
+def test_a_command_changes_nothing_but_what_it_is_for(tmp_path: Path) -> None:
+    options = {"rate_rule": "linear", "policy": "co-run", "accumulate": 2, "channels_last": True}
+    info = {"options": options, "workload": "lenet", "precision": "bf16"}
+    run = load(trained(tmp_path / "run", phases=OPTIMIZER, info=info))
+    assert given(advice(run))["larger_batch"]["how"] == (
+        "wattstep run lenet --batch 8 --threads 1 --precision bf16 --channels-last --policy co-run "
+        "--accumulate 2"
+    )
+
+
 def test_of_an_exported_training_the_command_is_the_one_that_trains_from_a_folder(
     tmp_path: Path,
 ) -> None:

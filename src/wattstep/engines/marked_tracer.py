@@ -13,7 +13,7 @@ from typing import Any
 
 from wattstep.engines.marked_clock import AT_THE_ENDS, MarkedClock
 from wattstep.engines.step_phases import FORWARD
-from wattstep.schema.journal import DEVICE_OPERATION, DEVICE_OPERATION_FIELDS, OPERATION
+from wattstep.schema.journal import DEVICE_OPERATION, DEVICE_OPERATION_FIELDS, OPERATION, UNTOLD
 from wattstep.schema.operation_kinds import kind_of
 from wattstep.schema.tracer import Code, TracedStep, Tracer
 
@@ -36,7 +36,7 @@ class Operation:
         parent: Position of the operation within which it ran; -1: none.
         flops: Floating-point operations; -1: not known.
         bytes: That it read; -1: not known.
-        allocated: Bytes allocated minus freed.
+        allocated: Bytes allocated minus freed; `UNTOLD`: not known, as of engines whose allocator is not seen.
         outermost: 1 where no operation of the framework encloses it, else 0.
     """
 
@@ -51,7 +51,7 @@ class Operation:
     parent: int = -1
     flops: int = -1
     bytes: int = -1
-    allocated: int = 0
+    allocated: int = UNTOLD
     outermost: int = 1
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from wattstep.errors import InvalidValueError
 from wattstep.run.metrics import Parts
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.stats.statistics import ratio_figure
@@ -22,7 +23,11 @@ def operations_share(run: Parts) -> Figure | None:
         return missing("ratio", breakdown.reason)
     if breakdown.by_events is not None:  # whose table has no operations
         return None
-    compensated, windows = breakdown.compensated, len(breakdown.compensated.unattributed_s)
+    try:
+        compensated = breakdown.compensated
+    except InvalidValueError as error:  # operations of a trace that cannot be
+        return missing("ratio", str(error))
+    windows = len(compensated.unattributed_s)
     window, mine = breakdown.rows.window, breakdown.is_operation
     covered = np.bincount(window[mine], compensated.time_s[mine], minlength=windows)
     whole = np.bincount(window, compensated.time_s, minlength=windows)

@@ -86,10 +86,11 @@ OPERATION_FIELDS = (
     "parent",  # position within the window; -1: none
     "flops",  # -1: not known
     "bytes",  # read by the operation; -1: not known
-    "allocated",  # bytes allocated minus freed
+    "allocated",  # bytes allocated minus freed; `UNTOLD`: not known
     "outermost",  # 1: no operation of the framework encloses it
 )
 OPERATION = struct.Struct(f"<{len(OPERATION_FIELDS)}q")
+UNTOLD = -(1 << 62)  # of what may be negative
 
 # One row a piece of work on a device in a traced step. Those of a window are written before its rows
 # in OPERATIONS: where a kill came between, they lack what launched them, and stand for nothing.

@@ -15,6 +15,7 @@ from wattstep.schema.journal import (
     NO_WORK,
     OPERATION_FIELDS,
     OPERATIONS,
+    UNTOLD,
 )
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import int_rows, known_codes
@@ -52,7 +53,8 @@ def _columns(rows: Ints, names: list[str]) -> dict[str, Any]:
         columns[name] = pa.DictionaryArray.from_arrays(column, dictionary)
     for name in ("flops", "bytes"):
         columns[name] = pa.array(columns[name], mask=columns[name] < 0)
-    columns["allocated"] = pa.array(columns["allocated"], mask=on_device)
+    untold = on_device | (columns["allocated"] == UNTOLD)
+    columns["allocated"] = pa.array(columns["allocated"], mask=untold)
     columns["parent"] = pa.array(columns["parent"].astype(np.int32), mask=columns["parent"] < 0)
     columns["outermost"] = columns["outermost"] == 1
     return columns

@@ -138,7 +138,9 @@ class TracedColumns:
     @property
     def tells_allocations(self) -> bool:
         """True if the trace has the memory that operations allocated."""
-        return bool(np.isfinite(self.numbers("allocated")).any())
+        numbers = self.numbers("allocated")
+        # Runs of before have 0 everywhere where the engine's allocator was not seen.
+        return bool((np.isfinite(numbers) & (numbers != 0)).any())
 
     @cached_property
     def allocated(self) -> FloatArray:

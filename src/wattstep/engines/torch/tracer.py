@@ -350,6 +350,7 @@ class _QuietLog:
 class _Node(Operation):
     """Event of the trace on its way to a row."""
 
+    allocated: int = 0  # torch tells each allocation
     phase_since: int = 0  # when the scope began that tells the phase
     input_shapes: Sequence[Any] = ()
     sequence: int = -1

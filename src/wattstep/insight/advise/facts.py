@@ -100,7 +100,13 @@ class Facts:
         scheme = info.target.partition(":")[0]
         target = {"local": None, "emulate": info.target}.get(scheme, f"{scheme}:...")
         size: dict[str, object] = {"engine": framework, "batch": batch or info.batch_size}
+        precision, accumulate = info.precision, chosen.get("accumulate") or 1
         how: dict[str, object] = {
+            "precision": None if precision == "fp32" else precision,
+            "channels-last": chosen.get("channels_last"),
+            "compile": chosen.get("compiled"),
+            "policy": chosen.get("policy"),
+            "accumulate": accumulate if accumulate > 1 else None,
             "train-last": chosen.get("train_last"),
             "lora": chosen.get("lora"),
             "optimizer": chosen.get("optimizer"),

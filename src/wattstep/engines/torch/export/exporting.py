@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,15 +57,10 @@ def export(
     """
     from wattstep.engines.exported.engine import run_course
 
-    try:
+    with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(out.parent, os.W_OK):
             raise PermissionError(EACCES, os.strerror(EACCES))
-    except OSError as error:
-        raise InvalidValueError(
-            f"{out} cannot be written: {(error.strerror or str(error)).lower()}",
-            id="cannot-write-export",
-        ) from error
     if out.exists():
         raise InvalidValueError(
             f"{out} is there already: choose another folder, or remove it first",
@@ -73,7 +69,11 @@ def export(
     if source is None:
         tell("building the network")
         source = Source(specification, preparation)
-    with tidied_at_sigterm(), HeldFolder(out.parent, f".{out.name}-export-") as scratch:
+    with (
+        _writing(out),
+        tidied_at_sigterm(),
+        HeldFolder(out.parent, f".{out.name}-export-") as scratch,
+    ):
         folder = scratch / "export"
         folder.mkdir()
         inputs = []
@@ -116,6 +116,18 @@ def export(
         name = specification.facts.name
         conformance.check(engine.name, name, conformance.judge(engine.name, reference, course))
         shutil.move(folder, out)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Says of an export that could not be written, to a full disk say, what was wrong."""
+    try:
+        yield
+    except OSError as error:  # numpy's, of a full disk, has no number
+        raise InvalidValueError(
+            f"{out} cannot be written: {(error.strerror or str(error)).lower()}",
+            id="cannot-write-export",
+        ) from error
 
 
 def _settings(preparation: Preparation) -> ExportedSettings:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import torch
 
@@ -20,7 +20,7 @@ from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.tracer import ScheduledEngine
 from wattstep.engines.torch.trainer import TorchTrainer
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.errors import InvalidValueError
 from wattstep.schedule import policies
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
@@ -86,14 +86,6 @@ class ScheduledTrainer(TorchTrainer):
         self._recordings: dict[int, list[Recording]] = {}
         self._executors: dict[int, TorchThreads] = {}
         weakref.finalize(self, _close, self._executors).atexit = False  # workers end with it
-
-    def memory_tracker(self, meter: Meter, device: str = "cpu") -> NoReturn:
-        """As `Trainer.memory_tracker`: operations run in threads that cannot be followed from the one that trains.
-
-        Raises:
-            RecordingError: Always.
-        """
-        raise RecordingError("a step that is carried out by a plan cannot be followed")
 
     @property
     def executors(self) -> list[TorchThreads]:

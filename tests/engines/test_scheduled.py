@@ -200,13 +200,15 @@ def test_tensors_take_no_more_memory_than_with_torch() -> None:
     assert peaks[1] <= 1.1 * peaks[0]
 
 
-def test_what_a_plans_operations_allocate_and_a_steps_memory_are_not_known() -> None:
-    # Workers take memory in threads of their own, where neither can be seen: not 0 B.
+def test_what_a_plans_operations_allocate_is_not_known() -> None:
+    # Workers take memory in threads of their own, where it cannot be seen: not 0 B.
     workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2)
     trainer = ScheduledTrainer(workload, preparation, threads=1)
     trained(trainer, 3)
     codes: dict[tuple[str, str], int] = {}
-    tracer = ScheduledTracer(lambda *text: codes.setdefault(text, len(codes)), trainer)
+    tracer = ScheduledTracer(
+        lambda *text: codes.setdefault(text, len(codes)), lambda: trainer.executors, []
+    )
     tracer.open()
     trainer.step()
     tracer.close()

@@ -20,6 +20,8 @@ LOOP = "wattstep.train.loop"
 class Slow:
     """A recorder, its steps and an engine in one: each step takes so many seconds of a clock of its own."""
 
+    can_trace = True
+
     def __init__(self, path: Path, step_s: float) -> None:
         self.path, self._step_s = path, step_s
         self.info = SimpleNamespace(

@@ -156,7 +156,8 @@ def repeated(opened: Any) -> list[str]:
     sentences = [
         part.rstrip(".").lower() for text in texts for part in re.split(r"(?<=[.!?])\s+", text)
     ]
-    counts = Counter(each for each in sentences if len(each.split()) > 4)
+    words = {each: sum(any(map(str.isalpha, word)) for word in each.split()) for each in sentences}
+    counts = Counter(each for each in sentences if words[each] > 4)  # figures may be alike
     return [each for each, count in counts.items() if count > 1]
 
 

@@ -220,7 +220,7 @@ def test_runs_of_it_are_explained_compared_and_shown(told: Path) -> None:
 def test_no_figure_of_it_says_that_it_comes_from_torch(told: Path) -> None:
     document, explained = read(told / "document.json"), read(told / "explain.json")
     assert all(document[table] for table in ("operations", "rests", "layers", "phases", "kinds"))
-    assert document["operations"][0]["memory"]["source"] == "toyframe allocator"
+    assert document["operations"][0]["memory"]["status"] == "missing"  # it tells no allocations
     assert document["metrics"]["peak_memory"]["value"]
     for told_of_it in (document, explained, read(told / "report.json")):
         assert "toyframe profiler, monotonic" in json.dumps(told_of_it)

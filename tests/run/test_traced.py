@@ -112,22 +112,6 @@ def columns() -> TracedColumns:
     return TracedColumns(pa.table({**texts, **plain, "outermost": [True, False] * 3}))
 
 
-def test_a_trace_in_which_nothing_allocated_anything_does_not_tell_allocations() -> None:
-    known = columns()
-    assert known.tells_allocations
-    rows = pa.table(
-        {
-            **{name: pa.array([""] * 2) for name in NAMES},
-            **{name: pa.array([0, 1], pa.int64()) for name in ("step", "start_ns", "end_ns")},
-            **{name: pa.array([0, 0], pa.int64()) for name in ("self_ns", "thread", "allocated")},
-            "parent": pa.array([None, None], pa.int32()),
-            **{name: pa.array([None, None], pa.int64()) for name in ("flops", "bytes")},
-            "outermost": [True, True],
-        }
-    )
-    assert not TracedColumns(rows).tells_allocations
-
-
 def test_rows_of_some_steps_keep_their_parents() -> None:
     found = columns().of_steps(np.array([4, 9]))
     assert found.steps.tolist() == [4, 9]

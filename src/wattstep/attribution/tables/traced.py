@@ -138,9 +138,7 @@ class TracedColumns:
     @property
     def tells_allocations(self) -> bool:
         """True if the trace has the memory that operations allocated."""
-        numbers = self.numbers("allocated")
-        # Runs of before have 0 everywhere where the engine's allocator was not seen.
-        return bool((np.isfinite(numbers) & (numbers != 0)).any())
+        return bool(np.isfinite(self.numbers("allocated")).any())
 
     @cached_property
     def allocated(self) -> FloatArray:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -363,10 +364,18 @@ def finding_tensors() -> Iterator[Callable[[], list[torch.Tensor]]]:
 
 
 def tensors_there() -> list[torch.Tensor]:
-    """All tensors that Python holds; by their type alone, since any object may lie about its class."""
+    """All tensors that Python holds; by their type alone, since any object may lie about its class.
+
+    What a compiler left whose sizes are symbols takes no memory, and is none.
+    """
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
-    return [each for each in objects if type(each) in kinds]
+    return [each for each in objects if type(each) in kinds and not _symbolic(each)]
+
+
+def _symbolic(tensor: torch.Tensor) -> bool:
+    storage = _storage_of(tensor) if type(tensor) is FakeTensor else None
+    return storage is not None and isinstance(storage.nbytes(), torch.SymInt)
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

@@ -38,7 +38,8 @@ from wattstep.schema.settings import option_of
 
 
 @with_settings(
-    "batch", "steps", "seconds", "warmup", "threads", "interop_threads", "cores", "allocator", "optimizer_kernel", "engine", "processor", "precision",
+    "batch", "steps", "seconds", "warmup", "threads", "interop_threads", "cores", "allocator",
+    "optimizer_kernel", "engine", "processor", "precision",
     "channels_last", "compiled", "policy", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",

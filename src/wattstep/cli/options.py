@@ -181,3 +181,21 @@ def ask_ambient(
             f"{answer!r} is no temperature: write degrees Celsius, e.g. 21.5",
             id="not-a-temperature",
         ) from None
+
+
+def named_device(on: str | None, command: str, named: str = "no device is named") -> str:
+    """The device that a prediction is for.
+
+    Args:
+        on: As `--on` gave it.
+        command: The command without it.
+        named: What is wrong without it.
+
+    Raises:
+        InvalidValueError: There is none.
+    """
+    if on is None:
+        raise InvalidValueError(
+            f"{named}: {command} (wattstep devices lists them)", id="needs-device"
+        )
+    return on

@@ -9,7 +9,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from wattstep.cli.options import OUT, Json, Quiet
+from wattstep.cli.options import OUT, Json, Quiet, named_device
 from wattstep.cli.predict import SGD, Classes, EngineName, ImageSize, Input, training_of
 from wattstep.errors import InvalidValueError
 
@@ -111,12 +111,7 @@ def plan(
     from wattstep.plan.file import check_plannable, write_plan
     from wattstep.store import this_device
 
-    if on is None:
-        raise InvalidValueError(
-            f"no device is named: wattstep plan {what} --on DEVICE --samples {samples or 'N'} "
-            "(wattstep devices lists them)",
-            id="needs-device",
-        )
+    on = named_device(on, f"wattstep plan {what} --on DEVICE --samples {samples or 'N'}")
     if samples is None:
         raise InvalidValueError(
             f"no number of samples is named: wattstep plan {what} --on {on} --samples N",

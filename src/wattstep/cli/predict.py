@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli import completing
-from wattstep.cli.options import Batches, Json, Quiet, parse_batches
+from wattstep.cli.options import Batches, Json, Quiet, named_device, parse_batches
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
 
@@ -110,12 +110,8 @@ def predict(
     from wattstep.store import this_device
     from wattstep.train.strategies import MemoryStrategies
 
-    if on is None:
-        named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
-        raise InvalidValueError(
-            f"{named}: wattstep predict {what} --on {device_ or 'DEVICE'} (wattstep devices lists them)",
-            id="needs-device",
-        )
+    named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
+    on = named_device(on, f"wattstep predict {what} --on {device_ or 'DEVICE'}", named)
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)

@@ -10,7 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from wattstep.cli import completing
-from wattstep.cli.options import OUT, Json, Quiet
+from wattstep.cli.options import OUT, Json, Quiet, named_device
 from wattstep.cli.predict import Classes, ImageSize, Input, training_of
 from wattstep.errors import InvalidValueError
 
@@ -58,11 +58,7 @@ def schedule(
     from wattstep.schema.workload import Preparation
     from wattstep.store import this_device
 
-    if on is None:
-        raise InvalidValueError(
-            f"no device is named: wattstep schedule {what} --on DEVICE (wattstep devices lists them)",
-            id="needs-device",
-        )
+    on = named_device(on, f"wattstep schedule {what} --on DEVICE")
     if batch < 1:
         raise InvalidValueError(f"--batch {batch}: it must be at least 1", id="out-of-range")
     names = parse_policies(policy)

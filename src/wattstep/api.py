@@ -178,7 +178,7 @@ def compare_by(
     from wattstep.insight.compare.sides import runs_in, sides_among
     from wattstep.schema.run_report import RunReport
 
-    check_across([facet])
+    check_across([facet], "--by")
     given = _runs(runs)
     each = [run for one in given for run in ([one] if isinstance(one, RunReport) else runs_in(one))]
     return compare_by_facet(facet, sides_among(each, "what is given"), on_read)

@@ -129,7 +129,7 @@ def compare_by(
         InvalidValueError: There is no such facet, or all are alike in it.
         DamagedRunError: A run cannot be read.
     """
-    check_across([facet])
+    check_across([facet], "--by")
     return by_facet(facet, sides, read(sides, operations=True, on_read=on_read))
 
 

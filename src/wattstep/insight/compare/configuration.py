@@ -64,8 +64,12 @@ def _options(one: Configuration, other: Configuration) -> str:
     )
 
 
-def check_across(names: Sequence[str]) -> frozenset[str]:
-    """The facets that may differ.
+def check_across(names: Sequence[str], option: str = "--across") -> frozenset[str]:
+    """The facets that may differ, or that are compared.
+
+    Args:
+        names: Of facets.
+        option: Which gave them.
 
     Raises:
         InvalidValueError: There is no such facet.
@@ -73,7 +77,7 @@ def check_across(names: Sequence[str]) -> frozenset[str]:
     for name in names:
         if name not in FACETS:
             raise InvalidValueError(
-                f"--across {name}: there are {', '.join(FACETS)}", id="unknown-facet"
+                f"{option} {name}: there are {', '.join(FACETS)}", id="unknown-facet"
             )
     return frozenset(names)
 

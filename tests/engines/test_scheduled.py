@@ -508,3 +508,11 @@ def test_a_binding_of_torch_is_called_where_it_chooses_the_same_overload() -> No
     # No function of torch has that name, or it would call something else.
     kept = aten.threshold_backward.grad_input
     assert fastest(a_call(kept, one, one, 0.0, grad_input=one), layouts) is kept._op
+
+
+def test_more_threads_than_cores_are_refused_before_anything_is_trained() -> None:
+    most = len(os.sched_getaffinity(0))
+    with refused("too-many-threads", "--threads", most + 1, most):
+        ScheduledTrainer(
+            TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2), threads=most + 1
+        )

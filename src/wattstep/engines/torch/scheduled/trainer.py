@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -200,7 +201,12 @@ def _close(executors: dict[int, TorchThreads]) -> None:
 
 
 def _check(
-    preparation: Preparation, *, processor: str = "cpu", precision: str = "fp32", **_: Any
+    preparation: Preparation,
+    *,
+    processor: str = "cpu",
+    precision: str = "fp32",
+    threads: int | None = None,
+    **_: Any,
 ) -> None:
     """Refuses what a plan is not for.
 
@@ -220,3 +226,9 @@ def _check(
                 f"--policy and {option}: plans are made for plain steps on a CPU, choose one",
                 id="not-schedulable",
             )
+    cores = len(os.sched_getaffinity(0))
+    if threads is not None and threads > cores:
+        raise InvalidValueError(
+            f"--policy and --threads {threads}: a plan has a core for each thread, and this process may use {cores}",
+            id="too-many-threads",
+        )

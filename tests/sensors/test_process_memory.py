@@ -3,11 +3,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import psutil
 import pytest
 
+from wattstep.record.sampling import child
 from wattstep.record.sensors.process_memory import ProportionalMemory, ResidentMemory
 from wattstep.schema.channel import Absent, Present
 
@@ -103,6 +106,39 @@ def test_a_child_that_ends_meanwhile_is_left_out(tree, measure):
     values = measure(ProportionalMemory().probe(tree(family), 42))
     assert values["process.proportional_memory"] == 73 * 1024
     assert values["children.added_memory"] == values["children.shared_memory"] == 0
+
+
+def forking(monkeypatch, files: Path, then: Iterator[str]) -> None:
+    """Whenever the process's sizes were read, its children are the next ones of `then`."""
+    read_sizes = child.read_sizes
+
+    def read(path: str) -> dict[str, int]:
+        sizes = read_sizes(path)
+        if (
+            "/42/" in path
+            and path.endswith("rollup")
+            and (children := next(then, None)) is not None
+        ):
+            (files / "proc/42/task/42/children").write_text(children)
+        return sizes
+
+    monkeypatch.setattr(child, "read_sizes", read)
+
+
+def test_sizes_from_before_and_after_a_fork_are_not_added_up(tree, measure, monkeypatch):
+    """Three children where two were: the sizes are those of one moment, 58 KiB as ever."""
+    files = tree({**FAMILY, "proc/42/task/42/children": "50 \n"})
+    forking(monkeypatch, files, iter(["50 51 \n"]))
+    values = measure(ProportionalMemory().probe(files, 42))
+    assert values["children.added_memory"] == (40 + 10 + 8) * 1024
+
+
+def test_children_that_come_and_go_faster_than_they_are_read_tell_nothing(
+    tree, measure, monkeypatch
+):
+    files = tree(FAMILY)
+    forking(monkeypatch, files, cycle(["50 \n", "50 51 \n"]))
+    assert measure(ProportionalMemory().probe(files, 42)) == {}
 
 
 def test_forked_children_add_their_own_pages_to_a_real_process(measure):

@@ -26,6 +26,7 @@ import time
 MISSING = -(2**63)
 FLUSH_NS = 800 * 1000 * 1000  # a sampler that is killed loses no more than that
 SURVEY_NS = 100 * 1000 * 1000  # so often one read, each in its turn, is timed by itself
+ATTEMPTS = 5  # at one read of a family of processes that changes meanwhile
 SELDOM = 10  # of so many reads of perf counters one is made while nothing but the training works
 OTHERS_NS = 1000 * 1000  # CPU time of what the training started, from which on it works
 BUDGET = 0.005  # of one core, for any one read; a dearer one is read more seldom
@@ -286,19 +287,37 @@ def read_family(path, excluded):
 
     Proportional size of the process; the sum of its descendants'; what they add to what the process
     has resident; what they have resident beside that, which the process or another of them has too.
+    Nothing where descendants come and go faster than they are read.
     """
     proc = os.path.dirname(path)
+    ended = set()
 
-    def read():
+    def family_now():
+        """Sizes of the process and of each descendant, or None if one came or went meanwhile."""
+        before = descendants(path, excluded, [])
+        ended.intersection_update(before)
         own = read_sizes(path + "/smaps_rollup")
         family = []
-        for pid in descendants(path, excluded, []):
+        for pid in before:
             try:
-                sizes = read_sizes(proc + "/" + pid + "/smaps_rollup")
-            except OSError:  # it ended meanwhile
-                continue
-            if "Pss" in sizes:
-                family.append(sizes)
+                family.append(read_sizes(proc + "/" + pid + "/smaps_rollup"))
+            except OSError:  # it ended, and may stay listed until its parent asks for its status
+                if pid not in ended:
+                    ended.add(pid)
+                    return None
+        same = descendants(path, excluded, []) == before
+        return (own, [sizes for sizes in family if "Pss" in sizes]) if same else None
+
+    def read():
+        # Who shares a page decides each one's part of it: sizes read before and after a fork do not
+        # add up (a process of 200 MB and three children would seem to hold 17 MB more).
+        for _ in range(ATTEMPTS):
+            now = family_now()
+            if now is not None:
+                break
+        else:
+            return (MISSING,) * 4
+        own, family = now
         if not family:
             return (own["Pss"], 0, 0, 0)
         shmem = read_sizes(path + "/status").get("RssShmem", 0)

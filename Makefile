@@ -159,6 +159,6 @@ clean:
 	@touch $@
 
 .venv/.tests: .venv/.runs
-	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,query,cluster,integrations,mnn,onnxruntime,executorch,mlx,onnx,dev]'
+	$(PIP) install -c constraints.txt -e '.[suite,traces,serve,query,cluster,integrations,mnn,onnxruntime,executorch,mlx,onnx,opencl,labeling,dev]'
 	$(PIP) install -c constraints.txt --no-deps executorch
 	@touch $@

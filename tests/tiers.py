@@ -114,6 +114,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "predicting/test_module.py": "captures networks",
         "planning/test_study.py::test_workers_give_the_same": "a Dask cluster",
         "profiling": "scripts under a recorder",
+        "querying/test_limits.py": "queries in processes of their own, killed at work",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",
         "reports/pages/test_first_screen_in_browser.py": "a browser",

@@ -218,6 +218,19 @@ _POWER: Final[Mapping[str, Check]] = {
     "busy_watts_a_core": at_least(0),
     "source": string,
 }
+
+
+def _reads(value: Any) -> list[dict[str, Any]]:
+    """What was sampled; each read has a journal of its own."""
+    reads: list[dict[str, Any]] = listed(record(_READ))(value)
+    numbers = [read["number"] for read in reads]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("two reads have one number")
+    if not all(read["channels"] for read in reads):
+        raise ValueError("a read has no channels")
+    return reads
+
+
 RUN: Final[Mapping[str, Check]] = {
     "schema_version": whole(0, INT32),
     "state": string,
@@ -250,7 +263,7 @@ RUN: Final[Mapping[str, Check]] = {
     "asked": facts(_ASKED),
     "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
     "scheduling": string,
-    "reads": listed(record(_READ)),
+    "reads": _reads,
     "absent": mapping(string),
     "notes": listed(string),
     "lost": mapping(whole(-INT64, INT64)),

@@ -49,7 +49,9 @@ def table(trained: Mapping[str, Mapping[str, str]]) -> str:
                 cells.append("not tried")
             elif reason:
                 verdict = UNKNOWN if reason.startswith(UNKNOWN) else "no"
-                cells.append(f"{verdict} [{notes.setdefault(_short(reason, workload), len(notes) + 1)}]")
+                cells.append(
+                    f"{verdict} [{notes.setdefault(_short(reason, workload), len(notes) + 1)}]"
+                )
             else:
                 cells.append("yes")
         lines.append(f"| {workload} | " + " | ".join(cells) + " |")

@@ -105,9 +105,7 @@ def test_shares_of_groups_tell_apart_what_whole_steps_do_not() -> None:
         seconds = {**one.seconds, PRODUCT: one.seconds["convolution"]}
         step = STEP_S + sum(TRUE[group] * seconds[group] for group in GROUPS)
         probe = replace(one.probe, steps=(step,))
-        shares = {
-            group: TRUE[group] * seconds[group] / step for group in GROUPS if group != START
-        }
+        shares = {group: TRUE[group] * seconds[group] / step for group in GROUPS if group != START}
         alike.append(replace(one, seconds=seconds, probe=probe))
         told.append(replace(one, seconds=seconds, probe=replace(probe, shares=shares)))
     apart, together = fit_times(told)[0], fit_times(alike)[0]

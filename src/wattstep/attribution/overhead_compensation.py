@@ -181,6 +181,16 @@ class CompensatedRows:
     traced: Phases
     edges_s: FloatArray
 
+    @property
+    def unscaled(self) -> float:
+        """What rows and rests came to before they were scaled, over the clean step; NaN: nothing was taken off."""
+        scale = self.correction.scale
+        if scale is None:
+            return math.nan
+        wanted = np.diff(self.edges_s)
+        came = np.divide(wanted, scale, out=wanted.copy(), where=scale > 0)
+        return float(came.sum() / wanted.sum())
+
 
 def compensate(
     rows: TracedRows,

@@ -56,7 +56,9 @@ STEPS_TIMES = 2.0  # until then the least steps are waited for
 MOST_TIMES = 3.0  # until then traced steps and what follows memory may go on
 FEWEST_STEPS = 3  # that count, whatever they take
 LOST = 2  # losses in a row that are no finite number: scaled gradients may overflow once
-FIRST_STEPS = 10  # in which a training that diverges is refused: as many as an export is tested with
+FIRST_STEPS = (
+    10  # in which a training that diverges is refused: as many as an export is tested with
+)
 BESIDE_S = 10.0  # where steps were asked for: for what comes after them, or as long as those took
 MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
@@ -544,7 +546,7 @@ class _Loop:
         }
 
     def _step(self, stage: str) -> None:
-        recorder, steps = self._recorder, self._steps
+        steps = self._steps
         begin = self._clock()
         steps.samples = self._samples
         begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first

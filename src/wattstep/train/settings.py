@@ -94,7 +94,7 @@ class TrainingSettings(MemoryStrategies):
     threads: int | None = setting(
         None, "Threads of an operation. [default: the framework's choice]", "N"
     )
-    engine: str = setting("torch", "Framework.")
+    engine: str = setting("torch", "Framework; `wattstep engines` lists them.", "NAME")
     processor: str = setting(
         "cpu", "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one.", "NAME"
     )

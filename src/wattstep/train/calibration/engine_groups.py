@@ -137,4 +137,3 @@ def _is_depthwise(operation: TimedOperation) -> bool:
 def _shape(text: str) -> Sequence[int]:
     parts = text.split("x")
     return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
-

@@ -15,7 +15,7 @@ from wattstep.train.environment.device_state import DeviceState
 from wattstep.train.settings import TrainingSettings
 
 # What each configuration sets for itself.
-_AXES: Final = ("workload", "batch_size", "threads", "precision", "out")
+_AXES: Final = ("workload", "batch_size", "threads", "precision", "keeps_diverging", "out")
 ONE_ENGINE: Final = ("",)  # that of the settings
 
 
@@ -99,6 +99,7 @@ class SweepPlan:
             threads=configuration.threads,
             precision=configuration.precision,
             engine=configuration.engine or self.settings.engine,
+            keeps_diverging=True,
             canary=self.limit_of(configuration.device) is None,  # which its memory might break
             out=out,
         )

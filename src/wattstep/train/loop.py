@@ -596,7 +596,7 @@ class _Loop:
             InvalidValueError: It never was one.
         """
         first = self._steps.index - LOST
-        if first < FIRST_STEPS:
+        if first < FIRST_STEPS and not self._settings.keeps_diverging:
             raise InvalidValueError(
                 f"{self._settings.workload} diverges: the loss of step {first + 1} is {loss}, no finite number; "
                 "choose a smaller learning rate (--optimizer NAME,lr=...)",

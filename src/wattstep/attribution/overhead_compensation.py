@@ -6,6 +6,10 @@ the cost of an event lies outside of it, in the time of whatever encloses it. Th
 for each phase from traced and neighbouring clean steps, taken off the enclosing operation, and
 what then remains of difference to the clean step is stated before phases are scaled to match.
 
+Other tracers (calls of Python around each operation, profiles that write down shapes) stamp the end after
+some of their own work. Cost for which the gaps between operations that enclose nothing have no room lies
+within these, and is taken off them, of each the same.
+
 Work on a GPU is stamped by the GPU, and its duration is not scaled; its share of wall time is, as that
 of all rows, for together they make the step. So only events on the host count as cost here. What
 tracing costs the GPU itself, and the host where phases of a GPU do not show it, is fitted and measured
@@ -126,6 +130,9 @@ class Correction:
             operation holds fewer events for than its share, another loses.
         unattributed_error_s: How far the rest of each phase may be off for that, a window, in s: no
             further than there are gaps in traced steps. None: not known.
+        within: Share of the cost that lies within operations that enclose nothing, for each phase;
+            None: none does.
+        scale: By what each phase was scaled to the clean step once the cost was off; None: it was not.
     """
 
     cost_s: FloatArray
@@ -134,6 +141,22 @@ class Correction:
     windows: int
     error_s: FloatArray
     unattributed_error_s: FloatArray | None = None
+    within: FloatArray | None = None
+    scale: FloatArray | None = None
+
+    def events(self, rows: TracedRows, phase: Numbers) -> FloatArray:
+        """Of how many events each row holds the cost, shape (n,): of those inside it, or a part of its own.
+
+        Args:
+            rows: The traced rows.
+            phase: Position of the phase of each.
+        """
+        top = rows.parent < 0
+        events = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(np.float64)
+        if self.within is not None and self.within.any():
+            alone = np.flatnonzero(top & rows.on_host & (events == 0))
+            events[alone] = self.within[phase[alone]]
+        return events
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,6 +180,16 @@ class CompensatedRows:
     correction: Correction
     traced: Phases
     edges_s: FloatArray
+
+    @property
+    def unscaled(self) -> float:
+        """What rows and rests came to before they were scaled, over the clean step; NaN: nothing was taken off."""
+        scale = self.correction.scale
+        if scale is None:
+            return math.nan
+        wanted = np.diff(self.edges_s)
+        came = np.divide(wanted, scale, out=wanted.copy(), where=scale > 0)
+        return float(came.sum() / wanted.sum())
 
 
 def compensate(
@@ -198,11 +231,10 @@ def compensate(
         durations = traced.durations_s
         correction = fit_correction(durations, cells.sums(_weights(rows.on_host)), clean_beside)
         top = rows.parent < 0
-        children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
         if event_s is not None:
             correction = replace(correction, cost_s=np.full(phases, event_s))
         elif windows < TESTED:
-            most = _most_cost(busy, children)
+            most = _most_cost(busy, correction.events(rows, phase))
             correction = replace(correction, cost_s=np.minimum(correction.cost_s, most))
         # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
         begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
@@ -210,13 +242,17 @@ def compensate(
         shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
         del ranked
         own = np.maximum(busy, 1e-12)
-        busy -= correction.cost_s[phase] * children
-        np.maximum(busy, 0.0, out=busy)
-        time = busy * np.clip(shared / own, 0.0, 1.0)
         tops = cells.sums((top & rows.on_host).astype(float))
         gaps = np.maximum(durations - cells.sums(shared), 0.0)
-        unattributed = np.maximum(gaps - correction.cost_s * tops, 0.0)
-        off = np.minimum(correction.error_s * tops.mean(axis=0), gaps.mean(axis=0))
+        tells = event_s is None and windows >= TESTED
+        within = _within(correction, tops, gaps) if tells else np.zeros(phases)
+        correction = replace(correction, within=within)
+        busy -= correction.cost_s[phase] * correction.events(rows, phase)
+        np.maximum(busy, 0.0, out=busy)
+        time = busy * np.clip(shared / own, 0.0, 1.0)
+        outside = (1 - within) * tops
+        unattributed = np.maximum(gaps - correction.cost_s * outside, 0.0)
+        off = np.minimum(correction.error_s * outside.mean(axis=0), gaps.mean(axis=0))
         correction = replace(correction, unattributed_error_s=off)
     wanted = clean_share * clean_step_s
     sums = (cells.sums(time) + unattributed).mean(axis=0)
@@ -229,6 +265,7 @@ def compensate(
         scale = np.divide(wanted, sums, out=np.zeros(phases), where=sums > 0)
         unattributed = unattributed * scale
         unattributed[:, sums <= 0] = wanted[sums <= 0]
+        correction = replace(correction, scale=scale)
     edges = np.concatenate([[0.0], np.cumsum(wanted)])
     if clean_beside is not None:
         on_host = rows.on_host
@@ -362,6 +399,23 @@ def fit_correction(
         windows=windows,
         error_s=np.array([_of_median(x[y]) for x, y in zip(per_event.T, there.T, strict=True)]),
     )
+
+
+def _within(correction: Correction, tops: FloatArray, gaps: FloatArray) -> FloatArray:
+    """Share of an event's cost that lies within operations, shape (phases,): what gaps have no room for.
+
+    Args:
+        correction: With the cost.
+        tops: Operations that nothing encloses, shape (windows, phases).
+        gaps: Time in s that none of them covers, likewise.
+    """
+    share = np.zeros(len(correction.cost_s))
+    for phase, cost in enumerate(correction.cost_s):
+        there = tops[:, phase] > 0  # it may be a phase of some steps only
+        if cost > 0 and there.any():
+            room = float(np.median(gaps[there, phase] / tops[there, phase]))
+            share[phase] = max(1 - room / cost, 0.0)
+    return share
 
 
 def _of_median(values: FloatArray) -> float:

@@ -71,6 +71,8 @@ class TrainingSettings(MemoryStrategies):
         planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
+        keeps_diverging: Whether a training that diverges in its first steps is a result, as of a sweep,
+            whose table says that it fits and does not learn; it is refused otherwise.
 
     The others: as the help of their options says.
     """
@@ -90,11 +92,12 @@ class TrainingSettings(MemoryStrategies):
         "S",
     )
     least_steps: int = LEAST_STEPS
+    keeps_diverging: bool = False
     warmup: int = setting(3, "First steps that do not count.", "N")
     threads: int | None = setting(
         None, "Threads of an operation. [default: the framework's choice]", "N"
     )
-    engine: str = setting("torch", "Framework.")
+    engine: str = setting("torch", "Framework; `wattstep engines` lists them.", "NAME")
     processor: str = setting(
         "cpu", "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one.", "NAME"
     )

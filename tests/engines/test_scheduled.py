@@ -40,6 +40,7 @@ from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
 from wattstep.schema.figure import Figure
 from wattstep.schema.journal import UNTOLD
 from wattstep.schema.operation_kinds import WORKER_WAIT
+from wattstep.schema.run_report import RunReport
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.store.cache import cache_folder
 from wattstep.train.loop import train
@@ -279,6 +280,37 @@ def test_a_run_has_its_tasks_as_operations_with_layers_phases_and_the_policy(
     assert ("aten::convolution_backward", "features.3", "backward") in rows
     assert ("aten::add_", "features.3", "optimizer") in rows
     assert ("wattstep::next_batch", "(outside modules)", "data") in rows
+
+
+@pytest.mark.system
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="operations run together on two cores")
+def test_a_run_that_plans_by_measured_times_records_what_the_plan_was_to_take(
+    tmp_path: Path,
+) -> None:
+    settings = TrainingSettings(
+        workload="resnet8", policy="critical-path", threads=2, batch_size=2, steps=30,
+        out=tmp_path / "run",
+    )  # fmt: skip
+    train(settings, lambda progress: None)
+    run = load(tmp_path / "run")
+    schedule, report = run.info.schedule, run.report()
+    assert (schedule["policy"], schedule["cores"], schedule["times"]) == (
+        "critical-path",
+        2,
+        "learned",
+    )
+    assert sum(schedule["updates"][0]["threads"].values()) == schedule["updates"][0]["tasks"]
+    assert schedule["bound_s"] == max(schedule["path_s"], schedule["work_s"])
+    assert all(
+        1 <= each["low"] <= each["value"] <= each["high"] for each in schedule["interference"]
+    )
+    assert {each["kind"] for each in schedule["interference"]} >= {"optimizer"}
+    bound, over = report.metrics["plan_bound"], report.metrics["over_bound"]
+    step = report.metrics["step_time"]
+    assert step.value is not None
+    assert over.value == pytest.approx(step.value / (bound.value or 0.0))
+    assert RunReport.from_dict(report.to_dict()).schedule == report.schedule
+    assert (tmp_path / "cache" / "wattstep" / FOLDER).is_dir()
 
 
 def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:

@@ -8,10 +8,12 @@ from typing import Final
 
 from wattstep.schedule.page import PageTest
 
-FIRST: Final = 24  # steps that tell what is usual
+FIRST: Final = 40  # steps that tell what is usual
 TOGETHER: Final = 4  # of which the median counts: one disturbed step says nothing
+ALARM: Final = 14.0  # of Page's test: what is usual, and its scatter, are not known exactly
 LEAST_NOISE: Final = 0.01
 LEAST_CHANGE: Final = 0.08  # a smaller one is not worth measuring again, as a logarithm
+LEAST_NOISES: Final = 1.5  # nor one that is hardly more than what medians of a few steps scatter by
 WIDTH: Final = 1.4826  # of a normal distribution, over its median deviation
 
 
@@ -27,7 +29,7 @@ class Pace:
         self._first: list[float] = []
         self._usual_s = self._noise = 0.0
         self._some: list[float] = []
-        self._page = PageTest[None]()
+        self._page = PageTest[None](ALARM)
 
     def add(self, seconds: float) -> None:
         """A step that took so long."""
@@ -42,6 +44,10 @@ class Pace:
             value = log(median(self._some) / self._usual_s)
             self._some.clear()
             self._page.add(None, value, value / self._noise)
+            least = max(LEAST_CHANGE, LEAST_NOISES * self._noise)
+            if self._page.alarmed and abs(self._change()) < least:
+                self._usual_s *= exp(self._change())
+                self._page.clear()
 
     def _learn(self) -> None:
         """What is usual, and how much medians of a few steps scatter about it."""
@@ -55,7 +61,8 @@ class Pace:
     @property
     def factor(self) -> float | None:
         """Times as long as at first that steps take since they have changed; None: they have not."""
-        if not self._page.alarmed:
-            return None
-        change = median(value for _, value in self._page.moved())
-        return exp(change) if abs(change) >= LEAST_CHANGE else None
+        return exp(self._change()) if self._page.alarmed else None
+
+    def _change(self) -> float:
+        """By what steps have changed, as a logarithm."""
+        return median(value for _, value in self._page.moved())

@@ -12,9 +12,14 @@ ALARM: Final = 8.0  # a false one every several thousand values
 
 
 class PageTest(Generic[Of]):
-    """Sums of what lies above and below 0, each begun anew once it falls to 0 (Page 1954)."""
+    """Sums of what lies above and below 0, each begun anew once it falls to 0 (Page 1954).
 
-    def __init__(self) -> None:
+    Args:
+        alarm: Sum, in standard deviations, from which on values have moved.
+    """
+
+    def __init__(self, alarm: float = ALARM) -> None:
+        self._alarm = alarm
         self._sums = {1: 0.0, -1: 0.0}
         self._since: dict[int, list[tuple[Of, float]]] = {1: [], -1: []}
 
@@ -36,7 +41,7 @@ class PageTest(Generic[Of]):
     @property
     def alarmed(self) -> bool:
         """True once the values have moved."""
-        return max(self._sums.values()) > ALARM
+        return max(self._sums.values()) > self._alarm
 
     def moved(self) -> Sequence[tuple[Of, float]]:
         """The last values, from where they most likely are of another level than 0: least squares."""

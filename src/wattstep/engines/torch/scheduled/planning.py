@@ -93,7 +93,7 @@ class Planner:
         elif not self.measures:
             machine = equal_cores(torch.get_num_threads())
             made = policies.find(self._policy)(graph, MachineTimes(machine), machine)
-            planned = PlannedUpdate(schedule=_unpinned(made))
+            planned = PlannedUpdate(schedule=unpinned(made))
         else:
             times, machine = self._model()
             learned = learn(captured, batch, machine, optimizer, times)
@@ -190,8 +190,8 @@ def _figure(plans: Sequence[Planned], beside_s: tuple[float, float, float]) -> F
 
 
 def unpinned(schedule: Schedule) -> Schedule:
-    """A plan that always uses the same cores needs not be kept to them."""
-    if len({placed.cores for placed in schedule.placed}) > 1:
+    """A plan in which nothing runs beside anything else, or always on the same cores, needs not be kept to them."""
+    if schedule.workers > 1 and len({placed.cores for placed in schedule.placed}) > 1:
         return schedule
     placed = tuple(replace(each, cores=()) for each in schedule.placed)
     return replace(schedule, placed=placed)

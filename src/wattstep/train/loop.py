@@ -64,6 +64,7 @@ MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
 WRITING = "writing"
+BESIDE = "measuring operations"  # span of what a trainer does between two steps
 REPORT_NS = 100_000_000
 # What comes last takes about so long, in s: following the memory of a step, and writing the run.
 FOLLOWED_S, WRITING_S = 0.5, 1.0
@@ -172,10 +173,17 @@ def train(
             loop.run()
         if (compiling := trainer.compiling()) is not None:
             add_environment(recorder, compiling=compiling)
+        _describe_schedule(recorder, trainer)
         for text in trainer.remarks():
             recorder.note(text)
         loop.report(WRITING)
     return recorder
+
+
+def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
+    """Adds the plan of the operations, where there is one."""
+    if (facts := trainer.scheduling()) is not None:
+        recorder.about(schedule=facts)
 
 
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
@@ -342,6 +350,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training")
+        _describe_schedule(recorder, self._trainer)
         self._govern()
         self._clean = 0
         self._begun = self._clock()
@@ -573,6 +582,9 @@ class _Loop:
         self._not_finite = 0 if math.isfinite(loss) else self._not_finite + 1
         if self._not_finite == LOST:
             self._diverge(loss)
+        if (work := self._trainer.due()) is not None:
+            with recorder.exclude(BESIDE):
+                work()
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now

@@ -291,6 +291,12 @@ class TrainingSettings(MemoryStrategies):
         )  # fmt: skip
         if self.policy is not None:
             policies.check_name(self.policy)
+            if self.warmup < policies.FIRST_STEPS:
+                raise InvalidValueError(
+                    f"--policy and --warmup {self.warmup}: the first {policies.FIRST_STEPS} steps show what a plan "
+                    "consists of, and cannot count",
+                    id="out-of-range",
+                )
         if self.optimizer_kernel not in (None, *OPTIMIZER_KERNELS):
             raise InvalidValueError(
                 f"--optimizer-kernel {self.optimizer_kernel}: there are {', '.join(OPTIMIZER_KERNELS)}",

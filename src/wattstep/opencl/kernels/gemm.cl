@@ -1,6 +1,6 @@
 // C[m,n] = act(alpha op(A)[m,k] op(B)[k,n] + beta C + bias[n]), row-major float32, of any shape.
 //
-// Constants: TRANS_A (A is stored [k,m]), TRANS_B (B is stored [n,k]), BIAS and RELU, each 0 or 1;
+// Constants: KIND, which kernel is built: 0 naive, 1 tiled, 2 blocked, 3 registers, 4 packed; TRANS_A (A is stored [k,m]), TRANS_B (B is stored [n,k]), BIAS and RELU, each 0 or 1;
 // GX and GY, work items of a group along columns and rows; ROWS, VECTORS of WIDTH floats of C in
 // registers of an item; DEPTH, steps along k that a tile holds or a loop does at a time.
 
@@ -75,6 +75,7 @@ static void put(__global float *c, __global const float *bias, int m, int n, int
         place[j] = finished(sums[j], place + j, BIAS_AT(column + j), alpha, beta);
 }
 
+#if KIND == 0
 // One item an element, everything from global memory.
 __kernel void gemm_naive(SIZES, OPERANDS, RESULT) {
     const int column = get_global_id(0), row = get_global_id(1);
@@ -86,8 +87,10 @@ __kernel void gemm_naive(SIZES, OPERANDS, RESULT) {
     *place = finished(sum, place, BIAS_AT(column), alpha, beta);
 }
 
+#endif
+
 // One item an element, tiles of A and B in local memory: GX = GY = DEPTH.
-#if GX == GY && GX == DEPTH
+#if KIND == 1
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void gemm_tiled(SIZES, OPERANDS, RESULT) {
     __local float tile_a[GY][DEPTH];
@@ -109,6 +112,7 @@ void gemm_tiled(SIZES, OPERANDS, RESULT) {
 }
 #endif
 
+#if KIND == 2
 // Tiles in local memory, and ROWS x COLUMNS elements in the registers of an item.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void gemm_blocked(SIZES, OPERANDS, RESULT) {
@@ -166,6 +170,9 @@ void gemm_blocked(SIZES, OPERANDS, RESULT) {
                 sums[i][j], alpha, beta);
 }
 
+#endif
+
+#if KIND == 3
 // WIDTH elements of a row of op(B), 0 beyond its end.
 static vec right_of(__global const float *b, int n, int k, int p, int column) {
 #if !TRANS_B
@@ -176,6 +183,17 @@ static vec right_of(__global const float *b, int n, int k, int p, int column) {
     for (int j = 0; j < WIDTH; ++j) each[j] = column + j < n ? B_AT(p, column + j) : 0.0f;
     return values;
 }
+
+// Rows beyond the last compute the last once more, and are not stored.
+#define STEP(p) \
+    { \
+        vec right[VECTORS]; \
+        for (int j = 0; j < VECTORS; ++j) right[j] = right_of(b, n, k, p, column + j * WIDTH); \
+        for (int i = 0; i < ROWS; ++i) { \
+            const vec left = (vec)(A_AT(min(row + i, m - 1), p)); \
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]); \
+        } \
+    }
 
 // ROWS x COLUMNS elements in registers, straight from global memory.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
@@ -188,19 +206,12 @@ void gemm_registers(SIZES, OPERANDS, RESULT) {
     for (int i = 0; i < ROWS; ++i)
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
-#pragma unroll DEPTH
-    for (int p = 0; p < k; ++p) {
-        vec right[VECTORS];
+    int p = 0;
+    for (; p + DEPTH <= k; p += DEPTH)
 #pragma unroll
-        for (int j = 0; j < VECTORS; ++j) right[j] = right_of(b, n, k, p, column + j * WIDTH);
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            // Rows beyond the last compute the last once more, and are not stored.
-            const vec left = (vec)(A_AT(min(row + i, m - 1), p));
-#pragma unroll
-            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]);
-        }
-    }
+        for (int q = 0; q < DEPTH; ++q) STEP(p + q);
+    for (; p < k; ++p) STEP(p);
+#undef STEP
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
 #pragma unroll
@@ -208,6 +219,9 @@ void gemm_registers(SIZES, OPERANDS, RESULT) {
             put(c, bias, m, n, row + i, column + j * WIDTH, sums[i][j], alpha, beta);
 }
 
+#endif
+
+#if KIND == 4
 // Panels of ROWS rows of op(A), for each step along k side by side; 0 beyond the last row.
 __kernel void gemm_pack_a(SIZES, OPERANDS, __global float *restrict panels) {
     const int panel = get_global_id(0), first = panel * ROWS;
@@ -238,6 +252,16 @@ __kernel void gemm_pack_b(SIZES, OPERANDS, __global float *restrict panels) {
     }
 }
 
+#define STEP(p) \
+    { \
+        vec right[VECTORS]; \
+        for (int j = 0; j < VECTORS; ++j) right[j] = right_of_all[(p) * VECTORS + j]; \
+        for (int i = 0; i < ROWS; ++i) { \
+            const vec left = (vec)(left_of[(p) * ROWS + i]); \
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]); \
+        } \
+    }
+
 // ROWS x COLUMNS elements in registers, from packed panels: no bounds, and one order for all layouts.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void gemm_packed(SIZES, __global const float *restrict panels_a,
@@ -254,21 +278,15 @@ void gemm_packed(SIZES, __global const float *restrict panels_a,
     for (int i = 0; i < ROWS; ++i)
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
-#pragma unroll DEPTH
-    for (int p = 0; p < k; ++p) {
-        vec right[VECTORS];
+    int p = 0;
+    for (; p + DEPTH <= k; p += DEPTH)
 #pragma unroll
-        for (int j = 0; j < VECTORS; ++j) right[j] = right_of_all[p * VECTORS + j];
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-            const vec left = (vec)(left_of[p * ROWS + i]);
-#pragma unroll
-            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]);
-        }
-    }
+        for (int q = 0; q < DEPTH; ++q) STEP(p + q);
+    for (; p < k; ++p) STEP(p);
 #pragma unroll
     for (int i = 0; i < ROWS; ++i)
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j)
             put(c, bias, m, n, row + i, column + j * WIDTH, sums[i][j], alpha, beta);
 }
+#endif

@@ -188,13 +188,18 @@ class Opened:
 
     def upload(self, array: npt.ArrayLike) -> Any:
         """A buffer with an array of float32 in it."""
-        cl = require("pyopencl")
         data = np.ascontiguousarray(array, np.float32)
         buffer = self.allocate(data.nbytes)
+        self.upload_into(buffer, data)
+        return buffer
+
+    def upload_into(self, buffer: Any, array: npt.ArrayLike) -> None:
+        """Writes an array of float32 to the begin of a buffer."""
+        cl = require("pyopencl")
+        data = np.ascontiguousarray(array, np.float32)
         if data.nbytes:
             with faults(self.device):
                 cl.enqueue_copy(self.queue, buffer, data, is_blocking=True)
-        return buffer
 
     def download(self, buffer: Any, shape: int | tuple[int, ...]) -> ArrayOfFloat32:
         """The float32 at the begin of a buffer."""

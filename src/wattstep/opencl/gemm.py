@@ -82,6 +82,11 @@ class Gemm:
         # Set once: what stays the same from call to call.
         self._none = opened.allocate(FLOAT)
 
+    def release(self) -> None:
+        """Gives back what it holds on the device; it cannot be called any more."""
+        for buffer in (self._none, *(panel for _, panel, _ in self._panels)):
+            self._opened.release(buffer)
+
     def _load(self, name: str) -> Any:
         loaded = kernel(self._opened, FILE, name, self._defines)
         for number, size in enumerate(self.shape):

@@ -27,6 +27,7 @@ from wattstep.schema.device_ceilings import CeilingRow, CeilingTable, DeviceCeil
 from wattstep.schema.figure import Missing
 
 MOST_LOST: Final = 8  # processes that a driver may end
+SAID_EVERY_S: Final = 5.0  # while a search goes on
 TABLES: Final = {
     "products": ("products of matrices", (*KINDS[:-1], TUNED, NUMPY)),
     "steps": (
@@ -58,6 +59,9 @@ class _Asking:
         outcomes: Of candidates of the task that is being done.
         candidate: That is being tried, None for none.
         lost: Processes that a driver ended.
+        begun: Whether the process has begun a task.
+        said: What was told last.
+        said_at: When.
     """
 
     tell: Callable[[str], None]
@@ -71,6 +75,8 @@ class _Asking:
     candidate: Mapping[str, Any] | None = None
     lost: int = 0
     begun: bool = False
+    said: str = ""
+    said_at: float = 0.0
 
     def hear(self, news: Report) -> None:
         """Takes in a line of news."""
@@ -84,7 +90,8 @@ class _Asking:
             self.begun = True
         elif "candidate" in news:
             self.candidate = news["candidate"]
-            self.tell(f"trying {Config.from_dict(news['candidate'])}")
+            if time.monotonic() - self.said_at > SAID_EVERY_S:
+                self._say(f"{len(self.outcomes)} tried, now {Config.from_dict(news['candidate'])}")
         elif "outcome" in news:
             self.outcomes.append(news["outcome"])
             self.candidate = None
@@ -93,7 +100,12 @@ class _Asking:
         elif "note" in news:
             self.notes.append(news["note"])
         elif "stage" in news:
-            self.tell(news["stage"])
+            self._say(news["stage"])
+
+    def _say(self, text: str) -> None:
+        if text != self.said:
+            self.said, self.said_at = text, time.monotonic()
+            self.tell(text)
 
     def _done(self) -> None:
         self.tasks.pop(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -40,6 +41,8 @@ LADDERS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
 )
 MOST_SUMS: Final = 512  # floats of C that an item holds: beyond, registers spill everywhere
 NEAR: Final = 1.5  # times the fastest: only such configurations are searched around
+PATIENCE: Final = 4  # of these in a row that lead to nothing faster
+FASTER: Final = 0.99  # times as long: less is noise
 SCREENED: Final = 3  # timings of a candidate, of which the least counts
 FINALISTS: Final = 4
 ROUNDS: Final = 9
@@ -130,14 +133,22 @@ class Search:
         """
         for config in self._seeds():
             self._try(config)
+        self._climb()
+        return self._final()
+
+    def _climb(self) -> None:
+        """Searches around the fastest until that leads to nothing faster, or it is enough."""
         expanded: set[Config] = set()
-        while not self.enough() and (config := self._next(expanded)) is not None:
+        fastest, vain = math.inf, 0
+        while vain < PATIENCE and (config := self._next(expanded)) is not None:
             expanded.add(config)
             for candidate in neighbours(config, self.device):
-                self._try(candidate)
                 if self.enough():
-                    break
-        return self._final()
+                    return
+                self._try(candidate)
+            least = min(self._working().values())
+            vain = 0 if least < FASTER * fastest else vain + 1
+            fastest = min(fastest, least)
 
     def _seeds(self) -> Iterator[Config]:
         width = min(self.device.vector_width, 16)

@@ -261,7 +261,7 @@ def batch_norm(lowering: Lowering, node: Node) -> None:
             ),
         ),
         Launch(
-            file="normalization", kernel="normalize", kind="normalization", size=(pixels, planes),
+            file="normalization", kernel="normalized", kind="normalization", size=(pixels, planes),
             chunked=True, flops=3 * planes * pixels,
             arguments=(
                 planes, channels, pixels, x.tensor, statistics, weight.tensor, bias.tensor,

@@ -385,7 +385,7 @@ class Lowering:
 
     def _step(self, tensor: Tensor, gradient: Tensor, decay: float) -> None:
         launch = Launch(
-            file="update", kernel="step", size=(tensor.count,), chunked=True, kind="optimizer",
+            file="update", kernel="update_each", size=(tensor.count,), chunked=True, kind="optimizer",
             updates=True,
             arguments=(tensor.count, gradient, *self._arguments(tensor, decay)),
         )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 FLOAT_BYTES: Final = 4  # of every value: float32, or int32
@@ -81,7 +80,7 @@ class Launch:
     kernel: str
     size: tuple[int, ...]
     arguments: Sequence[Argument]
-    defines: Mapping[str, int] = MappingProxyType({})
+    defines: Mapping[str, int] = field(default_factory=dict)
     grouped: bool = False
     chunked: bool = False
     kind: str

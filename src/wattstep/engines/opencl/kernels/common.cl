@@ -1,4 +1,5 @@
-// What all files share: activations, and how a value is written.
+// What all files share: activations, and how a gradient is written: WRITE also brings it back
+// through the activation that gave the output, KEEP does not.
 // ACT, DACT: 0 none, 1 rectifier, 2 tanh, 3 logistic, 4 rectifier that ends at 6.
 #ifndef ACT
 #define ACT 0
@@ -53,8 +54,10 @@ inline float slope(float y) {
 #define SLOPE(at)
 #endif
 #if ACCUMULATE
+#define KEEP(to, at, value) to[at] += (value)
 #define WRITE(to, at, value) to[at] = (to[at] + (value)) SLOPE(at)
 #else
+#define KEEP(to, at, value) to[at] = (value)
 #define WRITE(to, at, value) to[at] = (value) SLOPE(at)
 #endif
 

@@ -33,7 +33,7 @@ __kernel void statistics(int samples, int channels, int pixels, float eps, float
   }
 }
 
-__kernel void normalize(int planes, int channels, int pixels, __global const float *restrict values,
+__kernel void normalized(int planes, int channels, int pixels, __global const float *restrict values,
                         __global const float *restrict statistics,
                         __global const float *restrict weight, __global const float *restrict bias,
                         __global float *restrict made) {

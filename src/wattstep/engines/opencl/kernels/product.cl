@@ -29,7 +29,7 @@
 #define SUMS_PARAMETER UPDATE_PARAMETERS(s)
 #else
 #define FINISH(row, column, at, value) WRITE(c, at, activated(BIASED(value, row, column)))
-#define FINISH_SUM(row, value) WRITE(s, row, value)
+#define FINISH_SUM(row, value) KEEP(s, row, value)
 #define RESULT_PARAMETER , __global float *restrict c
 #define SUMS_PARAMETER , __global float *restrict s
 #endif
@@ -136,5 +136,5 @@ __kernel void sums(int zs, int pixels, __global const float *restrict a, int az,
     total += one;
   }
   total = TOGETHER(total);
-  if (me == 0) WRITE(c, channel, total);
+  if (me == 0) KEEP(c, channel, total);
 }

@@ -86,9 +86,14 @@ class Network:
             for name, each in self.batch.items()
         }
 
-    def step(self, execution: Execution, scalars: Mapping[str, Array] | None = None) -> float:
-        given = {**self.given(), **(scalars or {})}
-        return execution.step(given, ignore_phase, lambda: given)
+    def step(
+        self, execution: Execution, now: Array | None = None, then: Array | None = None
+    ) -> float:
+        """One step; the optimizer's numbers for it, and for the next."""
+        given, following = (
+            self.given() | ({} if each is None else {"scalars": each}) for each in (now, then)
+        )
+        return execution.step(given, ignore_phase, lambda: following)
 
     def gradients(self, mode: str) -> tuple[float, dict[str, Array]]:
         """Loss, and what one step at a rate of 1 takes off each weight: its gradient."""

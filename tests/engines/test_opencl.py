@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from tests.engines.opencl_networks import Network
 from tests.refusals import refused
 
 from wattstep.engines.exported.folder import ExportedOptimizer
+from wattstep.engines.exported.updates import Update
+from wattstep.engines.opencl import execution as execution_module
 from wattstep.engines.opencl.engine import ENGINE
+from wattstep.engines.opencl.execution import Execution
 from wattstep.engines.opencl.plan import FEATURES, place
-from wattstep.errors import DeviceFaultError
 from wattstep.opencl.device import Opened, choose
 from wattstep.schema.opencl import COPYING, FUSED, MODES, RESIDENT
 
@@ -117,3 +120,136 @@ def test_gradients_are_central_differences_in_float64(name: str, mode: str) -> N
         right = net.differences(each)
         # A bias before a normalisation has no gradient: what is left of it is rounding.
         np.testing.assert_allclose(gradients[each], right, atol=2e-6 + 1e-4 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("mode", [RESIDENT, FUSED])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True}),
+        ("adamw", {}),
+        ("rmsprop", {"momentum": 0.5, "centered": True}),
+    ],
+)
+def test_optimizers_take_the_steps_of_their_formulas(
+    name: str, options: dict[str, Any], mode: str
+) -> None:
+    """Three steps of each, beside what `Update` makes of central differences in float64."""
+    rate, decay = 0.05, 0.1
+    net = mlp()
+    settings = ExportedOptimizer(name=name, rate=rate, options=options)
+    execution = net.execution(mode, optimizer=settings, decay=decay)
+    right, states = dict(net.weights), {}
+    update = Update("opencl", name, options, rate)
+    for step in (1, 2, 3):
+        net.weights = dict(right)
+        scalars = update.scalars(step)
+        for each, weight in net.weights.items():
+            held = states.setdefault(each, dict.fromkeys(update.states, 0.0 * weight))
+            right[each] = update(weight, net.differences(each), held, decay, scalars, np.sqrt)
+        numbers = [
+            np.array([scalars[key] for key in execution.plan.scalars], np.float32)
+            for scalars in map(update.scalars, (step, step + 1))
+        ]
+        net.step(execution, *(numbers if execution.plan.scalars else ()))
+    for each, tensor in execution.plan.parameters.items():
+        made = execution.read(tensor).reshape(right[each].shape)
+        np.testing.assert_allclose(made, right[each], atol=2e-4)
+
+
+def test_what_is_not_trained_is_refused_by_name_with_the_reason() -> None:
+    grouped = Network((2, 4, 5, 5), 3)
+    weight = grouped.weight(4, 2, 3, 3)
+    value = grouped("conv2d", {"of": "inputs"}, weight, None, 1, 0, 1, 2)
+    ended(grouped, grouped("mean", value, [2, 3]), 3, 4)
+    fixed = Network((2, 4), 3)
+    value = fixed(
+        "_native_batch_norm_legit_functional", {"of": "inputs"}, fixed.weight(4), fixed.weight(4),
+        fixed.buffer(0, 0, 0, 0), fixed.buffer(1, 1, 1, 1), False, 0.1, 1e-5,
+    )  # fmt: skip
+    ended(fixed, fixed("getitem", value, 0), 3, 4)
+    clipped = Network((2, 4), 3)
+    ended(clipped, clipped("hardtanh", {"of": "inputs"}, -1.0, 1.0), 3, 4)
+    for net, words in (
+        (grouped, ("conv2d", "2 groups")),
+        (fixed, ("batch_norm", "fixed statistics")),
+        (clipped, ("hardtanh", "-1.0")),
+    ):
+        with refused("cannot-export", *words):
+            net.lowered(fused=True).plan()
+
+
+def test_tensors_that_share_memory_are_never_needed_at_once() -> None:
+    plan = residual().lowered(fused=True).plan()
+    places = place(plan, 128)
+    launches = [each for operation in plan.operations for each in operation.launches]
+    life = {
+        tensor: [
+            at
+            for at, launch in enumerate(launches)
+            if tensor in (*launch.reads, *launch.writes)
+            or any(each.within and each.within[0] is tensor for each in (*launch.reads, *launch.writes))
+        ]
+        for tensor in places.begin
+    }
+    assert len(places.begin) > 10
+    assert places.size < 0.8 * sum(tensor.bytes for tensor in places.begin)
+    for one, begin in places.begin.items():
+        for other, beside in places.begin.items():
+            together = life[one][0] <= life[other][-1] and life[other][0] <= life[one][-1]
+            apart = begin + one.bytes <= beside or beside + other.bytes <= begin
+            assert one is other or apart or not together
+    assert FEATURES in {tensor.category for tensor in places.begin}
+
+
+def test_only_batches_and_losses_cross_unless_every_operation_copies() -> None:
+    crossed = {}
+    for mode in MODES:
+        net = mlp()
+        execution = net.execution(mode)
+        net.step(execution)
+        execution.ran = []
+        net.step(execution)
+        execution.finish()
+        copies = [each for each in execution.ran if not each.kernel]
+        crossed[mode] = sum(each.bytes for each in copies)
+        kernels = [each for each in execution.ran if each.kernel]
+        assert all(each.flops > 0 for each in kernels if each.kernel.startswith("product"))
+    batch = sum(each.nbytes for each in net.given().values())
+    assert crossed[RESIDENT] == batch + 4  # and the loss
+    assert crossed[FUSED] == batch + 4 * 5  # and that of each sample
+    weights = 4 * sum(each.size for each in net.weights.values())
+    assert crossed[COPYING] > 4 * weights  # forward, for the gradients, and to and from the update
+
+
+def test_a_kernel_that_is_not_built_shows_the_drivers_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution_module, "_source", lambda file: "__kernel void product_of_rows( {")
+    with refused("opencl-build", "error"):
+        mlp().execution(RESIDENT)
+
+
+def test_a_device_without_the_memory_is_told_before_anything_runs() -> None:
+    net = mlp()
+    opened = Opened(replace(choose(), memory=1000, largest_buffer=1000))
+    with refused("opencl-memory"):
+        Execution(opened, net.lowered(fused=False).plan(), RESIDENT, net.weights)
+
+
+def test_a_driver_that_hangs_ends_by_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = mlp()
+    execution = net.execution(RESIDENT)
+    monkeypatch.setattr(execution_module, "LIMIT_S", 0.05)
+    monkeypatch.setattr(execution_module.threading, "Event", lambda: _Never())
+    with refused("opencl-hangs"):
+        net.step(execution)
+    execution.finish()
+
+
+class _Never:
+    """An event that is never told."""
+
+    def set(self) -> None:
+        pass
+
+    def wait(self, limit: float) -> bool:
+        return False

@@ -68,7 +68,8 @@ class OpenClEngine(ExportedEngine):
 
     def open(self, folder: ExportedFolder, threads: int | None) -> ExportedTrainer:
         """As `ExportedEngine.open`."""
-        trainer = require("wattstep.engines.opencl.trainer").OpenClTrainer
+        module, _, name = self.trains.partition(":")
+        trainer = getattr(require(module), name)
         device = require("wattstep.opencl.device").choose(self._device)
         self.trainer = opened = trainer(self, folder, device, self._mode)
         return cast("ExportedTrainer", opened)

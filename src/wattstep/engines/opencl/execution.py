@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from wattstep.engines.exported.trainer import JOINT
 from wattstep.engines.opencl.plan import (
+    FEATURES,
     FLOAT_BYTES,
     INPUT,
-    MADE_ANEW,
     Launch,
     Operation,
     Plan,
@@ -158,15 +158,17 @@ class Memory:
         self._buffers: list[dict[Tensor, Any]] = [{} for _ in range(copies)]
         align = opened.device.handle.mem_base_addr_align // 8
         places = place(plan, max(align, FLOAT_BYTES)) if shared else None
+        self._places = places
+        self._arena = None  # of whose parts no device gives further parts
         if places is not None and places.size:
-            arena = self._allocate("feature_maps", places.size)
-            for tensor, begin in places.begin.items():
-                self._keep(tensor, arena.get_sub_region(begin, max(tensor.bytes, FLOAT_BYTES)))
+            self._arena = self._allocate(FEATURES, places.size)
         for tensor in plan.tensors:
+            if places is not None and tensor in places.begin:
+                continue
             if tensor.category == INPUT:
                 for buffers in self._buffers:
                     buffers[tensor] = self._allocate(tensor.category, tensor.bytes)
-            elif places is None or tensor.category not in MADE_ANEW:
+            else:
                 self._keep(tensor, self._allocate(tensor.category, tensor.bytes))
 
     def _allocate(self, category: str, size: int) -> Any:
@@ -187,10 +189,13 @@ class Memory:
         """
         buffers = self._buffers[turn % len(self._buffers)]
         if tensor not in buffers:
-            assert tensor.within is not None
-            whole, begin = tensor.within
-            part = buffers[whole].get_sub_region(begin * FLOAT_BYTES, tensor.bytes)
-            self._keep(tensor, part)
+            whole, begin = tensor.within or (tensor, 0)
+            at = begin * FLOAT_BYTES
+            if self._places is not None and whole in self._places.begin:
+                buffer, at = self._arena, at + self._places.begin[whole]
+            else:
+                buffer = buffers[whole]
+            self._keep(tensor, buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES)))
         return buffers[tensor]
 
 

@@ -38,7 +38,7 @@ ACTIVATIONS: Final[Mapping[str, int]] = {"relu": 1, "tanh": 2, "sigmoid": 3, "ha
 # What gives the values that it is given, in another shape.
 VIEWS: Final = (
     "view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze", "alias", "clone", "contiguous",
-    "getitem", "detach",
+    "getitem",
 )  # fmt: skip
 # Parts of a tensor may begin at multiples of so many values, on all devices that are known.
 ALIGNED: Final = 256
@@ -377,6 +377,12 @@ class Lowering:
         )
 
     def _updates(self) -> None:
+        for part in self._regional:
+            if part not in self._gradients:
+                raise InvalidValueError(
+                    f"{NAME}: the loss does not depend on {part.name}, which is to train",
+                    id="cannot-export",
+                )
         for decay, (region, gradients) in self._regions.items():
             self._step(region, gradients, decay)
         for tensor in self._states:

@@ -54,7 +54,7 @@ class GemmBench:
         """As `tuner.Bench`: no element is off by more than rounding may make of it (Higham 2002, 3.5)."""
         # NaN wherever a kernel writes nothing.
         self._opened.upload_into(self._c, np.full(self._shape[:2], np.nan, np.float32))
-        self._run(config, 1)
+        self.run(config, 1)
         computed = self._opened.download(self._c, self._shape[:2])
         product, bound = self._reference()
         wrong = ~(np.abs(computed - product) <= bound)  # NaN is wrong as well
@@ -67,7 +67,7 @@ class GemmBench:
     def seconds(self, config: Config) -> float:
         """As `tuner.Bench`: by the device's clock, from the first kernel's start to the last one's end."""
         calls = self._calls.get(config, 1)
-        seconds = self._run(config, calls) / calls
+        seconds = self.run(config, calls) / calls
         if config not in self._calls:
             self._calls[config] = min(max(math.ceil(LEAST_S / max(seconds, 1e-9)), 1), MOST_CALLS)
             return self.seconds(config)
@@ -94,7 +94,8 @@ class GemmBench:
         right = np.ascontiguousarray(self._right.T).T if trans_b else self._right
         return lambda: np.matmul(left, right, out=out)
 
-    def _run(self, config: Config, calls: int) -> float:
+    def run(self, config: Config, calls: int) -> float:
+        """Seconds of so many products, by the device's clock."""
         gemm = self._open.get(config)
         if gemm is None:
             trans_a, trans_b = self._trans

@@ -146,7 +146,9 @@ class Gemm:
         """
         cl = require("pyopencl")
         if (bias is not None) != self._bias:
-            raise InvalidValueError("a product with bias needs one, others take none")
+            raise InvalidValueError(
+                "a product with bias needs one, others take none", id="opencl-bias"
+            )
         at_a, at_b, at_c = (np.int32(offset) for offset in offsets)
         events = list(wait_for or ())
         before = len(events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import resources
 from types import MappingProxyType
@@ -69,7 +70,9 @@ def build(opened: Opened, text: str, defines: Mapping[str, int] = NO_DEFINES) ->
     cl = require("pyopencl")
     options = [*OPTIONS, *(f"-D{name}={value}" for name, value in sorted(defines.items()))]
     try:
-        return cl.Program(opened.context, text).build(options)
+        with warnings.catch_warnings():  # a driver's remarks on what it builds all the same
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return cl.Program(opened.context, text).build(options)
     except cl.Error as error:
         raise BuildError(
             f"{opened.device.name} ({opened.device.driver}) does not build a kernel: {_log(error)}"

@@ -38,7 +38,7 @@ ACTIVATIONS: Final[Mapping[str, int]] = {"relu": 1, "tanh": 2, "sigmoid": 3, "ha
 # What gives the values that it is given, in another shape.
 VIEWS: Final = (
     "view", "reshape", "_unsafe_view", "flatten", "squeeze", "unsqueeze", "alias", "clone", "contiguous",
-    "getitem",
+    "getitem", "broadcast_tensors",
 )  # fmt: skip
 # Parts of a tensor may begin at multiples of so many values, on all devices that are known.
 ALIGNED: Final = 256
@@ -122,6 +122,7 @@ class Lowering:
         self._nodes = _live(graph)
         self._users = _users(self._nodes)
         self.values: dict[str, Value] = {}
+        self._lists: dict[str, list[Value]] = {}  # of nodes that give several
         self.inputs = {
             name: Tensor(name=name, count=math.prod(shapes[name]), category=INPUT)
             for name in graph.inputs
@@ -238,6 +239,14 @@ class Lowering:
         return user
 
     def _view(self, node: Node) -> None:
+        if node["op"] == "broadcast_tensors":
+            self._lists[node["name"]] = parts = [self.values[each["of"]] for each in node["args"][0]]
+            if len({each.shape for each in parts}) > 1:
+                raise Refusal(node, f"of shapes {', '.join(str(each.shape) for each in parts)}")
+            return
+        if (parts := self._lists.get(node["args"][0]["of"], [])) and node["op"] == "getitem":
+            self.values[node["name"]] = parts[node["args"][1]]
+            return
         value = self.given(node, 0)
         self.values[node["name"]] = Value(tensor=value.tensor, shape=_viewed(node, value.shape))
 

@@ -385,8 +385,8 @@ class Engine(Protocol):
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora",
-            "optimizer", "offload", "optimizer_kernel" and "interop_threads" those of a `Preparation`
-            that it heeds.
+            "optimizer", "offload", "optimizer_kernel", "interop_threads" and "opencl_mode" those of a
+            `Preparation` that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
         requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
             to install.

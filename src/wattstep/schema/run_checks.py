@@ -128,7 +128,7 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("checkpointing", "offload", "exported", "one_thread"), or_none(yes_no)),
     **dict.fromkeys(("train_last", "lora"), _COUNT),
     "optimizer": or_none(string),
-    "policy": or_none(string),
+    **dict.fromkeys(("policy", "opencl_mode"), or_none(string)),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),

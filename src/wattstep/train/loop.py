@@ -583,7 +583,7 @@ class _Loop:
         if self._not_finite == LOST:
             self._diverge(loss)
         if (work := self._trainer.due()) is not None:
-            with recorder.exclude(BESIDE):
+            with self._recorder.exclude(BESIDE):
                 work()
         now = self._clock()
         if now - self._reported > REPORT_NS:

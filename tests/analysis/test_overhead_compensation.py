@@ -502,7 +502,7 @@ def test_kernels_cost_the_host_no_event_and_keep_their_length() -> None:
     both = {
         one.name: np.concatenate([getattr(rows, one.name), getattr(kernels, one.name)])
         for one in fields(TracedRows)
-        if one.name not in ("layers", "on_gpu", "waits")
+        if one.name not in ("layers", "on_gpu", "waits", "cores")
     }
     order = np.argsort(both["window"], kind="stable")
     place = np.argsort(order)

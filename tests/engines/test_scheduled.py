@@ -392,7 +392,6 @@ def test_times_are_kept_for_the_next_run_of_the_same_machine_and_version() -> No
     first, second = by_policy(), by_policy()
     told = [each.scheduling() or {} for each in (first, second)]
     assert [each["times"] for each in told] == ["learned", "kept"]
-    assert told[1]["learning_steps"] < told[0]["learning_steps"]
     [file] = (cache_folder() / FOLDER).iterdir()
     # What was kept is of a machine ten times as fast: noticed, and measured again.
     document = json.loads(file.read_text())

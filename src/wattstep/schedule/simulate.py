@@ -139,12 +139,12 @@ def _run(
             _, number = heapq.heappop(ready)
             begin[number], left[number] = now, work[number]
         paces = _paces(left, running, times)
-        then = now + min(left[number] / pace for number, pace in paces.items())
-        if ready and ready[0][0] < then:
-            then = ready[0][0]
+        span = min(left[number] / pace for number, pace in paces.items())
+        arrives = bool(ready) and ready[0][0] - now < span
+        span = ready[0][0] - now if arrives else span
         for number, pace in paces.items():
-            left[number] -= (then - now) * pace
-        now = then
+            left[number] -= span * pace
+        now = ready[0][0] if arrives else now + span
         for number in [one for one, rest in left.items() if rest <= _DONE * work[one]]:
             del left[number]
             end[number] = now

@@ -26,7 +26,6 @@ from wattstep.schedule.placing import Costs
 from wattstep.schedule.tasks import Placed, Schedule
 
 ROUNDS: Final = 16
-CHECKS: Final = 2  # rounds that tell whether what was learned before still holds
 REPEATS: Final = 3  # of a round that count, after one that does not
 TOGETHER: Final = 4  # plans in which tasks run beside each other
 LEAST_S: Final = 1e-9  # of a task: the clock's own step
@@ -69,7 +68,7 @@ def learn(
     All tasks have the same number of threads in a round: the one that most of them want to be tried next.
     Then every other task has one thread, which tells what a change of the number costs; then they run two
     at a time in orders drawn at random, in turn with one at a time. Where the model knows the tasks from
-    before, first rounds tell whether that still holds (`TaskTimes.disturbed`).
+    before, a first round tells whether that still holds (`TaskTimes.disturbed`).
 
     Args:
         captured: The update.
@@ -117,12 +116,11 @@ class _Learning:
     def _check(self, known: Sequence[tuple[str, str]]) -> float | None:
         """Times as long that tasks take as was known; None: as long."""
         best = Counter(self._model.best(*look) for look in known).most_common(1)[0][0]
-        for _ in range(CHECKS):
-            self._measure(best)
-            if self._model.disturbed():
-                if abs(log(self._model.change())) >= LEAST_CHANGE:
-                    return self._model.relearn()
-                self._model.settle()  # medians follow what is small by themselves
+        self._measure(best)
+        if self._model.disturbed():
+            if abs(log(self._model.change())) >= LEAST_CHANGE:
+                return self._model.relearn()
+            self._model.settle()  # medians follow what is small by themselves
         return None
 
     def _measure(self, threads: int) -> None:

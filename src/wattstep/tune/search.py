@@ -361,14 +361,7 @@ class Search:
         left = PASSES
         while left and (finalists := self._ranked(finalists)[:FINALISTS]):
             best, left, self._passes = finalists[0], left - 1, self._passes + 1
-            ways = {
-                way: change
-                for change in self._changes()
-                if change not in no_help
-                and (way := best.with_value(*change)) not in (*self._refused, *finalists)
-                and way.makes_sense
-                and not {name for name, _ in way.changes} <= {THREADS}  # which were measured first
-            }
+            ways = self._neighbours(best, no_help, finalists)
             self._expect(len(ways), 2 * (len(ways) + 1))
             beside: Scores = {}
             fresh = [each for each in ways if each not in self._scores]
@@ -397,6 +390,22 @@ class Search:
             if finalists and finalists[0] == best:
                 break
         return list(finalists)
+
+    def _neighbours(
+        self,
+        best: Candidate,
+        no_help: Collection[tuple[str, Value | None]],
+        finalists: Collection[Candidate],
+    ) -> dict[Candidate, tuple[str, Value | None]]:
+        """What differs from a candidate in one knob and may help, with that knob's value."""
+        return {
+            way: change
+            for change in self._changes()
+            if change not in no_help
+            and (way := best.with_value(*change)) not in (*self._refused, *finalists)
+            and way.makes_sense
+            and not {name for name, _ in way.changes} <= {THREADS}  # which were measured first
+        }
 
     def _changes(self) -> list[tuple[str, Value | None]]:
         """Every value of every knob, and None to turn it back."""

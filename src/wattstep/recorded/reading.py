@@ -270,6 +270,8 @@ class Tables:
         series = {}
         for code, name in enumerate(names):
             part = order[bounds[code] : bounds[code + 1]]
+            if not len(part):  # a name that no row has
+                continue
             if not (np.diff(t_ns[part]) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
                 part = part[np.unique(t_ns[part], return_index=True)[1]]

@@ -52,6 +52,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_sweep.py": "sweeps through the command line",
         "cli/test_targets.py": "an ssh server",
         "cli/test_ten_tasks.py": "trains through the command line",
+        "tuning/test_many_spaces.py": "tunes a hundred drawn spaces, and searches some exhaustively",
         "tuning/test_real.py": "trains in processes of its own, and through the command line",
         "cli/test_without_torch.py": "an environment without torch",
         "cli/test_plan.py": "captures networks, and trains, through the command line",

@@ -6,7 +6,7 @@ from typing import Any
 
 from wattstep.engines.mlx.engine import MlxEngine
 from wattstep.engines.mlx.export import write as write_right
-from wattstep.engines.mlx.graph import GRAPH
+from wattstep.engines.exported.aten import GRAPH
 
 
 class BrokenEngine(MlxEngine):

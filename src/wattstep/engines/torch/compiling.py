@@ -15,8 +15,6 @@ from wattstep.errors import InvalidValueError
 from wattstep.schema.run_documents import CompilingFacts
 
 COMPILED: Final = "torch-compile"  # the engine, as `engines.trained` names it
-# Held against plain torch on the same weights and batch: gradients of all convolutions were zero.
-WRONG: Final = {"alexnet": "its convolutions get no gradient, as seen with torch 2.13.0 on a CPU"}
 _COUNTS = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 

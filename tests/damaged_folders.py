@@ -501,7 +501,7 @@ def _in_child(seed: str, place: Path, said: Path) -> int:
             words.write(f": {error}"[:300])
             return REFUSED
         except BaseException:
-            words.write(f"\n{traceback.format_exc(limit=-6)[-3000:]}")
+            words.write(f"\n{traceback.format_exc(limit=-9)[-3000:]}")
             return FAILED
         return READ
 

@@ -159,6 +159,18 @@ def test_parents_that_come_later_are_read_where_each_ends(run: Path) -> None:
     assert len(Tables(run).table("operations"))
 
 
+def test_a_channel_that_no_row_has_is_none(run: Path) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        column = table["channel"].unify_dictionaries().combine_chunks()
+        names = pa.array([*column.dictionary.to_pylist(), "nobody's"])
+        coded = pa.DictionaryArray.from_arrays(column.indices, names)
+        return table.set_column(table.column_names.index("channel"), "channel", coded)
+
+    before = set(Tables(run).samples())
+    rewrite(run, "samples", change)
+    assert set(Tables(run).samples()) == before
+
+
 # --- more than the file is worth -----------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps, exploring
 from wattstep.recorded.table_checks import (
     DECLARED,
+    coded,
     lacking,
     text_bytes,
     texts_of,
@@ -260,9 +261,7 @@ class Tables:
     def samples(self) -> dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]]:
         """Time, value (NaN: failed read) and error number of every channel, in order of time."""
         table = self.table("samples")
-        channel = pc.dictionary_encode(table["channel"].cast(pa.string())).combine_chunks()
-        codes = channel.indices.to_numpy()
-        names = channel.dictionary.to_pylist()
+        names, codes = coded(table["channel"])
         t_ns = table["t_ns"].to_numpy()
         value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
         errno = table["errno"].to_numpy()
@@ -271,6 +270,8 @@ class Tables:
         series = {}
         for code, name in enumerate(names):
             part = order[bounds[code] : bounds[code + 1]]
+            if not len(part):  # a name that no row has
+                continue
             if not (np.diff(t_ns[part]) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
                 part = part[np.unique(t_ns[part], return_index=True)[1]]

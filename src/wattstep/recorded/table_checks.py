@@ -83,6 +83,22 @@ def text_bytes(column: pa.ChunkedArray) -> int:
     return total + 1
 
 
+def coded(column: pa.ChunkedArray) -> tuple[list[str], IntArray]:
+    """Texts of a column, each once, and the position of each row's; no text is written out twice.
+
+    Args:
+        column: Coded texts, none of them missing.
+    """
+    whole = column.unify_dictionaries().combine_chunks()
+    parts = [whole] if isinstance(whole, pa.DictionaryArray) else whole.chunks
+    if not parts:
+        return [], np.zeros(0, np.int64)
+    (part,) = parts
+    once = pc.dictionary_encode(part.dictionary)  # a file may have a text twice
+    positions = once.indices.to_numpy().astype(np.int64)
+    return once.dictionary.to_pylist(), positions[part.indices.to_numpy()]
+
+
 def with_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """A column in another type of the same sort.
 
@@ -133,7 +149,10 @@ def lacking(name: str, table: pa.Table) -> str:
 def _nulls(column: pa.ChunkedArray) -> bool:
     if column.null_count:
         return True
-    return pa.types.is_list(column.type) and bool(pc.list_flatten(column).null_count)
+    flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    if pa.types.is_dictionary(flat.type) and any(c.dictionary.null_count for c in flat.chunks):
+        return True
+    return bool(flat.null_count)
 
 
 def _most(field: pa.Field) -> int:

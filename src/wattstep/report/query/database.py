@@ -67,7 +67,14 @@ class Database:
         self._until = time.monotonic() + seconds
         self._seconds = seconds
         self._limit = MemoryLimit(memory)
-        self.connection: duckdb.DuckDBPyConnection = self._duckdb.connect(
+        try:
+            self.connection = self._connected(memory, threads)
+        except BaseException:  # SIGTERM, too
+            self._spill.remove()
+            raise
+
+    def _connected(self, memory: int, threads: int) -> duckdb.DuckDBPyConnection:
+        connection: duckdb.DuckDBPyConnection = self._duckdb.connect(
             ":memory:",
             config={
                 "memory_limit": f"{max(memory // 1_000_000, 1)}MB",
@@ -81,7 +88,8 @@ class Database:
             },
         )
         for setting in LOCKS:
-            self.connection.execute(setting)
+            connection.execute(setting)
+        return connection
 
     def __enter__(self) -> Database:
         self._limit.set()

@@ -134,13 +134,14 @@ def run_of(options: argparse.Namespace, exported: Path | None, folder: Path) -> 
         return {**found, "reason": share.reason}
     rows, own = run.breakdown.rows, run.breakdown.outermost
     seconds = np.bincount(rows.window[own], (rows.end_ns - rows.start_ns)[own] * 1e-9)
+    clean = float(np.median(run.breakdown.steps.seconds[run.breakdown.clean]))
     rests = run.document()["rests"].items()
     return {
         **found,
         "share": share.value,
         "rests": {name: float(row["share"]["value"] or 0.0) for name, row in rests},
-        "stamped": float(np.median(seconds)) / metrics["step_time"].value,
-        "unscaled": run.breakdown.compensated.unscaled,
+        "stamped": float(np.median(seconds)) / clean,
+        "unscaled": run.breakdown.compensated.correction.added_up,
     }
 
 

@@ -81,6 +81,12 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "compiles models"
         ),
         "engines/test_torch_compile.py::test_ten_steps_are_torchs_in_float64": "compiles models",
+        "engines/test_torch_compile.py::test_compiled_max_pooling_never_scatters_its_gradient": (
+            "loads torch's compiler"
+        ),
+        "engines/test_torch_compile.py::test_what_was_not_tried_to_its_end_is_said_and_not_refused": (
+            "loads torch's compiler"
+        ),
         "engines/test_torch_precision.py::test_a_compiled_model_trains_as_the_plain_one": (
             "compiles models"
         ),

@@ -158,7 +158,7 @@ def test_cost_for_which_gaps_have_no_room_is_taken_off_the_operations(
     assert correction.within == pytest.approx(within_us / whole, abs=1e-9)
     assert compensated.time_s == pytest.approx(np.tile(true_us, 10) * 1e-6)
     assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
-    assert compensated.unscaled == pytest.approx(1)  # they add up before anything is scaled
+    assert correction.added_up == pytest.approx(1)  # they add up before anything is scaled
 
 
 def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> None:

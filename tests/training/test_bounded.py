@@ -150,9 +150,7 @@ def test_a_training_that_diverges_in_its_first_ten_steps_is_refused(
 def test_a_training_that_diverges_at_once_is_a_result_of_a_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = run(
-        tmp_path, 0.01, monkeypatch, seconds=4.0, lost=range(1, 10**6), keeps_diverging=True
-    )
+    slow = run(tmp_path, 0.01, monkeypatch, seconds=4.0, lost=range(1, 10**6), keeps_diverging=True)
     assert slow.index == 3
     assert saying(slow.notes, "step 1", "diverged")
 

@@ -8,7 +8,8 @@ what then remains of difference to the clean step is stated before phases are sc
 
 Other tracers (calls of Python around each operation, profiles that write down shapes) stamp the end after
 some of their own work. Cost for which the gaps between operations that enclose nothing have no room lies
-within these, and is taken off them, of each the same.
+within these, and is taken off them, of each the same: no more than the shortest of them last, for these are
+nearly nothing else. What is slow for another reason is so in proportion.
 
 Work on a GPU is stamped by the GPU, and its duration is not scaled; its share of wall time is, as that
 of all rows, for together they make the step. So only events on the host count as cost here. What
@@ -37,6 +38,7 @@ Labels = NDArray[np.object_]
 Numbers = NDArray[np.integer[Any]]
 SAFE_GAP_NS = 1_000
 TESTED = 4  # windows, from which on a fit is tested on those that it was not made on
+SHORTEST = 0.05  # of operations are taken to be nothing but the cost of tracing, at most
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)  # how much less surely a median tells the middle
 
 
@@ -137,7 +139,8 @@ class Correction:
             further than there are gaps in traced steps. None: not known.
         within: Share of the cost that lies within operations that enclose nothing, for each phase;
             None: none does.
-        scale: By what each phase was scaled to the clean step once the cost was off; None: it was not.
+        added_up: What rows and rests of phases with operations come to once the cost is off, before they
+            are scaled, over the clean steps beside them, median; NaN: not known.
     """
 
     cost_s: FloatArray
@@ -147,7 +150,7 @@ class Correction:
     error_s: FloatArray
     unattributed_error_s: FloatArray | None = None
     within: FloatArray | None = None
-    scale: FloatArray | None = None
+    added_up: float = math.nan
 
     def events(self, rows: TracedRows, phase: Numbers) -> FloatArray:
         """Of how many events each row holds the cost, shape (n,): of those inside it, or a part of its own.
@@ -185,16 +188,6 @@ class CompensatedRows:
     correction: Correction
     traced: Phases
     edges_s: FloatArray
-
-    @property
-    def unscaled(self) -> float:
-        """What rows and rests came to before they were scaled, over the clean step; NaN: nothing was taken off."""
-        scale = self.correction.scale
-        if scale is None:
-            return math.nan
-        wanted = np.diff(self.edges_s)
-        came = np.divide(wanted, scale, out=wanted.copy(), where=scale > 0)
-        return float(came.sum() / wanted.sum())
 
 
 def compensate(
@@ -250,7 +243,8 @@ def compensate(
         tops = cells.sums((top & rows.on_host).astype(float))
         gaps = np.maximum(durations - cells.sums(shared), 0.0)
         tells = event_s is None and windows >= TESTED
-        within = _within(correction, tops, gaps) if tells else np.zeros(phases)
+        shortest = _shortest(busy, phase, correction.events(rows, phase) == 0, phases)
+        within = _within(correction, tops, gaps, shortest) if tells else np.zeros(phases)
         correction = replace(correction, within=within)
         busy -= correction.cost_s[phase] * correction.events(rows, phase)
         np.maximum(busy, 0.0, out=busy)
@@ -258,7 +252,13 @@ def compensate(
         outside = (1 - within) * tops
         unattributed = np.maximum(gaps - correction.cost_s * outside, 0.0)
         off = np.minimum(correction.error_s * outside.mean(axis=0), gaps.mean(axis=0))
-        correction = replace(correction, unattributed_error_s=off)
+        those = tops.any(axis=0)
+        came = (cells.sums(time) + unattributed)[:, those].sum(axis=1)
+        beside = clean_beside[:, those].sum(axis=1)
+        added_up = (
+            float(np.median(came[beside > 0] / beside[beside > 0])) if beside.any() else math.nan
+        )
+        correction = replace(correction, unattributed_error_s=off, added_up=added_up)
     wanted = clean_share * clean_step_s
     sums = (cells.sums(time) + unattributed).mean(axis=0)
     if clean_beside is None:
@@ -270,7 +270,6 @@ def compensate(
         scale = np.divide(wanted, sums, out=np.zeros(phases), where=sums > 0)
         unattributed = unattributed * scale
         unattributed[:, sums <= 0] = wanted[sums <= 0]
-        correction = replace(correction, scale=scale)
     edges = np.concatenate([[0.0], np.cumsum(wanted)])
     if clean_beside is not None:
         on_host = rows.on_host
@@ -406,20 +405,29 @@ def fit_correction(
     )
 
 
-def _within(correction: Correction, tops: FloatArray, gaps: FloatArray) -> FloatArray:
+def _shortest(busy: FloatArray, phase: Numbers, chosen: BoolArray, phases: int) -> FloatArray:
+    """What nearly all of the chosen rows of each phase last at least, in s, shape (phases,)."""
+    lasting = [busy[chosen & (phase == each)] for each in range(phases)]
+    return np.array([float(np.quantile(x, SHORTEST)) if len(x) else 0.0 for x in lasting])
+
+
+def _within(
+    correction: Correction, tops: FloatArray, gaps: FloatArray, shortest: FloatArray
+) -> FloatArray:
     """Share of an event's cost that lies within operations, shape (phases,): what gaps have no room for.
 
     Args:
         correction: With the cost.
         tops: Operations that nothing encloses, shape (windows, phases).
         gaps: Time in s that none of them covers, likewise.
+        shortest: What the shortest operations last in s, shape (phases,).
     """
     share = np.zeros(len(correction.cost_s))
     for phase, cost in enumerate(correction.cost_s):
         there = tops[:, phase] > 0  # it may be a phase of some steps only
         if cost > 0 and there.any():
             room = float(np.median(gaps[there, phase] / tops[there, phase]))
-            share[phase] = max(1 - room / cost, 0.0)
+            share[phase] = min(max(1 - room / cost, 0.0), shortest[phase] / cost)
     return share
 
 

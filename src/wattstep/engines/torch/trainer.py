@@ -115,6 +115,8 @@ class TorchTrainer(Trainer):
         if preparation.channels_last:
             lay_channels_last(self.model, workload.facts.name)
         self._compiling = Compiling(self.model) if preparation.compiled else None
+        if self._compiling is not None:
+            self._remarks += self._compiling.remarks
         self._check_blocks: Callable[[], None] | None = None
         if preparation.checkpointing:
             self._check_blocks = checkpoint_blocks(self.model, workload.facts.name)

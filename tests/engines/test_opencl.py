@@ -16,6 +16,7 @@ from wattstep.engines.exported.updates import Update
 from wattstep.engines.opencl import execution as execution_module
 from wattstep.engines.opencl.engine import ENGINE
 from wattstep.engines.opencl.execution import Execution
+from wattstep.engines.opencl.lowering import ALIGNED
 from wattstep.engines.opencl.plan import FEATURES, place
 from wattstep.opencl.device import Opened, choose
 from wattstep.schema.opencl import COPYING, FUSED, MODES, RESIDENT
@@ -217,7 +218,8 @@ def test_only_batches_and_losses_cross_unless_every_operation_copies() -> None:
         assert all(each.flops > 0 for each in kernels if each.kernel.startswith("product"))
     batch = sum(each.nbytes for each in net.given().values())
     assert crossed[RESIDENT] == batch + 4  # and the loss
-    assert crossed[FUSED] == batch + 4 * 5  # and that of each sample
+    aligned = sum(-(-each.size // ALIGNED) * ALIGNED for each in net.given().values())
+    assert crossed[FUSED] == 4 * aligned + 4 * 5  # and that of each sample
     weights = 4 * sum(each.size for each in net.weights.values())
     assert crossed[COPYING] > 4 * weights  # forward, for the gradients, and to and from the update
 

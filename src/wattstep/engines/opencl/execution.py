@@ -195,7 +195,11 @@ class Memory:
                 buffer, at = self._arena, at + self._places.begin[whole]
             else:
                 buffer = buffers[whole]
-            self._keep(tensor, buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES)))
+            part = buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES))
+            if whole.category == INPUT:
+                buffers[tensor] = part
+            else:
+                self._keep(tensor, part)
         return buffers[tensor]
 
 
@@ -227,7 +231,9 @@ class Execution:
         self._steps = 0
         self._host: dict[Tensor, Array] = {}  # where values are between operations, when they are copied
         self._copying_queue = opened.new_queue() if fused else None
-        self._coming: list[Any] = []  # events of the next batch
+        self._coming: Any = None  # event of the next batch
+        whole = max((root(each).count for each in plan.inputs.values()), default=0)
+        self._staged = [np.zeros(whole, np.float32) for _ in range(2 * fused)]
         kernels = Kernels(opened, plan.update)
         turns = 1 + fused
         self._launches = [
@@ -329,41 +335,51 @@ class Execution:
     ) -> float:
         """As resident, while the next batch comes in a queue of its own."""
         turn = self._steps % 2
-        if not self._coming:
+        if self._coming is None:
             self._coming = self._send(batch, turn)
-        waited = self._coming
-        self._cl.enqueue_barrier(self.opened.queue, wait_for=waited)
+        waited: Any = [self._coming]
         for operation, launches in zip(self.plan.operations, self._launches, strict=True):
-            self._run(operation, launches, turn)
+            self._run(operation, launches, turn, waited)
+            waited = None  # the queue is in order
         self.opened.queue.flush()
         self._coming = self._send(upcoming(), 1 - turn)
         return self._loss()
 
-    def _send(self, batch: Mapping[str, Array], turn: int) -> list[Any]:
-        events = [
-            self._upload(self.plan.inputs[name], array, turn=turn, beside=True)
-            for name, array in batch.items()
-        ]
+    def _send(self, batch: Mapping[str, Array], turn: int) -> Any:
+        """Sends a batch in one piece; the event at its end."""
+        staged = self._staged[turn]
+        for name, array in batch.items():
+            tensor = self.plan.inputs[name]
+            assert tensor.within is not None
+            _, begin = tensor.within
+            staged[begin : begin + tensor.count].view(array.dtype)[:] = array.reshape(-1)
+        (whole,) = {root(each) for each in self.plan.inputs.values()}
+        event = self._upload(whole, staged, turn=turn, beside=True)
         assert self._copying_queue is not None
         self._copying_queue.flush()
-        return events
+        return event
 
     def _loss(self) -> float:
         losses = np.empty(self.plan.losses.count, np.float32)
         self._wait(self._download(self.plan.losses, losses))
         return float(np.mean(losses, dtype=np.float64))
 
-    def _run(self, operation: Operation, launches: Sequence[Any], turn: int) -> None:
+    def _run(
+        self, operation: Operation, launches: Sequence[Any], turn: int, waited: Any = None
+    ) -> None:
+        """Asks for all kernels of an operation, the first of which waits for events."""
         queue, enqueue = self.opened.queue, self._cl.enqueue_nd_range_kernel
         if self.ran is None:
             for bound in launches:
                 kernel, size, local = bound[turn % len(bound)]
-                enqueue(queue, kernel, size, local)
+                enqueue(queue, kernel, size, local, wait_for=waited)
+                waited = None
             return
         for launch, bound in zip(operation.launches, launches, strict=True):
             kernel, size, local = bound[turn % len(bound)]
             begin = time.perf_counter_ns()
-            event = enqueue(queue, kernel, size, local)
+            event = enqueue(queue, kernel, size, local, wait_for=waited)
+            waited = None
             self.ran.append(
                 Ran(
                     name=operation.name, kernel=launch.kernel, kind=launch.kind,

@@ -123,11 +123,9 @@ class Lowering:
         self._users = _users(self._nodes)
         self.values: dict[str, Value] = {}
         self._lists: dict[str, list[Value]] = {}  # of nodes that give several
-        self.inputs = {
-            name: Tensor(name=name, count=math.prod(shapes[name]), category=INPUT)
-            for name in graph.inputs
-        }
-        self._scalar_values = Tensor(name="scalars", count=len(self._scalars), category=INPUT)
+        counts = {name: math.prod(shapes[name]) for name in graph.inputs}
+        self.inputs = _inputs({**counts, "scalars": len(self._scalars)}, together=fused)
+        self._scalar_values = self.inputs.pop("scalars")
         self.parameters: dict[str, Tensor] = {}
         self._make_parameters()
         self.buffers = {
@@ -407,6 +405,21 @@ class Lowering:
         self.operations.append(
             Operation(name="opencl::update", phase=OPTIMIZER, layer=None, launches=(launch,))
         )
+
+
+def _inputs(counts: Mapping[str, int], *, together: bool) -> dict[str, Tensor]:
+    """What a batch brings, by name, in tensors of their own or as parts of one."""
+    if not together:
+        return {
+            name: Tensor(name=name, count=count, category=INPUT) for name, count in counts.items()
+        }
+    sizes = [-(-count // ALIGNED) * ALIGNED for count in counts.values()]
+    whole = Tensor(name="batch", count=sum(sizes), category=INPUT)
+    begins = (sum(sizes[:at]) for at in range(len(sizes)))
+    return {
+        name: Tensor(name=name, count=count, category=INPUT, within=(whole, begin))
+        for (name, count), begin in zip(counts.items(), begins, strict=True)
+    }
 
 
 def check_activation(node: Node) -> None:

@@ -80,13 +80,22 @@ def main() -> None:
         f"threads; batch {arguments.batch}"
         + ("; host and device share memory: copies are plumbing here" if device.unified else ""),
         "",
-        "| net | batch | torch | " + " | ".join(MODES) + " | copies: " + ", ".join(MODES)
-        + " | computing: " + ", ".join(MODES) + " | resident/fused | fused/torch |",
+        "| net | batch | torch | "
+        + " | ".join(MODES)
+        + " | copies: "
+        + ", ".join(MODES)
+        + " | computing: "
+        + ", ".join(MODES)
+        + " | resident/fused | fused/torch |",
         "|---|---:|" + "---:|" * (len(MODES) + 1) + "---|---|---:|---:|",
     ]
     for net in arguments.nets.split(","):
         for batch in map(int, arguments.batch.split(",")):
-            lines.append(row(net, batch, measured(net, batch, device, arguments.rounds, CLOCKS[arguments.by])))
+            lines.append(
+                row(
+                    net, batch, measured(net, batch, device, arguments.rounds, CLOCKS[arguments.by])
+                )
+            )
             print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"
     print(text)
@@ -107,7 +116,9 @@ def measured(
         trainers = {
             mode: OpenClTrainer(engine, ExportedFolder(folder), device, mode) for mode in MODES
         }
-        plain = engines.find(TORCH).prepare(workload, preparation, threads=len(os.sched_getaffinity(0)))
+        plain = engines.find(TORCH).prepare(
+            workload, preparation, threads=len(os.sched_getaffinity(0))
+        )
         steps: dict[str, Callable[[], float]] = {TORCH: plain.step}
         steps |= {mode: trainer.step for mode, trainer in trainers.items()}
         for step in steps.values():
@@ -161,6 +172,7 @@ def covered(spans: list[tuple[int, int]]) -> int:
 
 def row(net: str, batch: int, timed: dict[str, Timed]) -> str:
     """A line of the table."""
+
     def shares(of: Callable[[Timed], list[float]]) -> str:
         return ", ".join(f"{100 * statistics.median(of(timed[mode])):.1f} %" for mode in MODES)
 

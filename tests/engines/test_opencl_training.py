@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,14 @@ from wattstep.schema.opencl import FUSED, MODES, RESIDENT
 from wattstep.schema.workload import Preparation
 
 pytest.importorskip("torch")
-if (REASON := ENGINE.lacking("opencl")) is not None:
+if (REASON := ENGINE.missing()) is not None:
     pytest.skip(REASON, allow_module_level=True)
 ENGINE.load()
 
 from wattstep.engines.opencl.tracer import OpenClTracer  # noqa: E402
 from wattstep.engines.opencl.trainer import OpenClTrainer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("device_in_use")
 exported = partial(export, ENGINE)
 
 
@@ -108,7 +110,7 @@ def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:
         ENGINE.prepare(workload, preparation, threads=2)
     with refused("unknown-opencl-mode", "flying"):
         ENGINE.prepare(workload, replace(preparation, opencl_mode="flying"))
-    assert "opencl:99" not in (ENGINE.lacking("opencl:99") or "") and ENGINE.lacking("opencl:99")
+    assert "'99'" in (ENGINE.lacking("opencl:99") or "")
     with refused("cannot-export", "opencl", "lstm"):
         exported(tmp_path, "char-cnn", 4)
 
@@ -154,7 +156,7 @@ def test_events_lie_within_the_step_and_say_what_ran(mode: str, lenet: Path) -> 
     for each in rows:
         assert begin - off <= each["start_ns"] <= each["end_ns"] <= end + off
     queue = sorted((each["start_ns"], each["end_ns"]) for each in rows if each["thread"] == 0)
-    assert all(first[1] <= then[0] + 1000 for first, then in zip(queue, queue[1:], strict=False))
+    assert all(first[1] <= then[0] + 1000 for first, then in pairwise(queue))
 
 
 def test_work_of_a_gpu_is_launched_by_calls_of_the_host(lenet: Path) -> None:

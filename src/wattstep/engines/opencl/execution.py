@@ -40,7 +40,9 @@ GUARDED: Final = 2  # first steps, in which a driver may still build kernels, or
 LIMIT_S: Final = 300.0  # for each of them
 GROUP: Final = 64  # work items that sum together on a GPU; a CPU's sum alone
 CHUNK: Final = 1024  # values that a work item of a CPU goes through, in vectors
-GROUPS_A_UNIT: Final = 4  # work groups of a kernel for each compute unit, at least, where it has as many
+GROUPS_A_UNIT: Final = (
+    4  # work groups of a kernel for each compute unit, at least, where it has as many
+)
 WIDEST: Final = 64  # work items of a group
 
 
@@ -130,7 +132,11 @@ class Kernels:
             defines["GROUP"] = group_of(device)
         key = (launch.file, launch.updates, frozenset(defines.items()))
         if key not in self._programs:
-            parts = (self._update if launch.updates else "", _source("common"), _source(launch.file))
+            parts = (
+                self._update if launch.updates else "",
+                _source("common"),
+                _source(launch.file),
+            )
             self._programs[key] = build(self._opened, "\n".join(parts), defines)
         with faults(device):
             kernel = require("pyopencl").Kernel(self._programs[key], launch.kernel)
@@ -220,16 +226,16 @@ class Execution:
         DeviceFaultError: A kernel is not built, or the memory does not suffice.
     """
 
-    def __init__(
-        self, opened: Opened, plan: Plan, mode: str, values: Mapping[str, Array]
-    ) -> None:
+    def __init__(self, opened: Opened, plan: Plan, mode: str, values: Mapping[str, Array]) -> None:
         self._cl = require("pyopencl")
         self.opened, self.plan, self.mode = opened, plan, mode
         fused = mode == FUSED
         self.memory = Memory(opened, plan, shared=fused, copies=1 + fused)
         self.ran: list[Ran] | None = None
         self._steps = 0
-        self._host: dict[Tensor, Array] = {}  # where values are between operations, when they are copied
+        self._host: dict[
+            Tensor, Array
+        ] = {}  # where values are between operations, when they are copied
         self._copying_queue = opened.new_queue() if fused else None
         self._coming: Any = None  # event of the next batch
         whole = max((root(each).count for each in plan.inputs.values()), default=0)
@@ -395,9 +401,7 @@ class Execution:
     ) -> Any:  # fmt: skip
         queue = self._copying_queue if beside else self.opened.queue
         begin = time.perf_counter_ns()
-        event = self._cl.enqueue_copy(
-            queue, self.memory.of(tensor, turn), array, is_blocking=False
-        )
+        event = self._cl.enqueue_copy(queue, self.memory.of(tensor, turn), array, is_blocking=False)
         self._copied(TO_DEVICE, event, tensor, begin, phase, layer, int(beside))
         return event
 

@@ -264,7 +264,11 @@ def _image_gradient(
 
 def batch_norm(lowering: Lowering, node: Node) -> None:
     """Batch normalisation by the statistics of the batch; running ones are kept."""
-    x, weight, bias = lowering.given(node, 0), lowering.optional(node, 1), lowering.optional(node, 2)
+    x, weight, bias = (
+        lowering.given(node, 0),
+        lowering.optional(node, 1),
+        lowering.optional(node, 2),
+    )
     if weight is None or bias is None:
         raise Refusal(node, "without scale and shift")
     mean, variance = lowering.given(node, 3), lowering.given(node, 4)
@@ -275,7 +279,9 @@ def batch_norm(lowering: Lowering, node: Node) -> None:
     pixels = math.prod(x.shape[2:])
     planes = samples * channels
     out = lowering.made(node, x.shape, x, weight, bias)
-    statistics = Tensor(name=f"statistics of {node['name']}", count=2 * channels, category="feature_maps")
+    statistics = Tensor(
+        name=f"statistics of {node['name']}", count=2 * channels, category="feature_maps"
+    )
     lowering.forward(
         node,
         Launch(

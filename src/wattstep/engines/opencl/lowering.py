@@ -238,7 +238,9 @@ class Lowering:
 
     def _view(self, node: Node) -> None:
         if node["op"] == "broadcast_tensors":
-            self._lists[node["name"]] = parts = [self.values[each["of"]] for each in node["args"][0]]
+            self._lists[node["name"]] = parts = [
+                self.values[each["of"]] for each in node["args"][0]
+            ]
             if len({each.shape for each in parts}) > 1:
                 raise Refusal(node, f"of shapes {', '.join(str(each.shape) for each in parts)}")
             return
@@ -349,10 +351,7 @@ class Lowering:
         """Parameters of linear layers that are used once: their gradients need no place of their own."""
         names = self.graph.parameters
         uses = Counter(
-            names[each]
-            for node in self._nodes
-            for each in _tensors(node["args"])
-            if each in names
+            names[each] for node in self._nodes for each in _tensors(node["args"]) if each in names
         )
         chosen: set[str] = set()
         for node in self._nodes:
@@ -475,9 +474,7 @@ def _viewed(node: Node, shape: Shape) -> Shape:
         rest = math.prod(each for each in wanted if each != -1)
         return tuple(count // rest if each == -1 else each for each in wanted)
     if op == "flatten":
-        first, last = (
-            int(each) % len(shape) for each in (*arguments, *(0, -1)[len(arguments) :])
-        )
+        first, last = (int(each) % len(shape) for each in (*arguments, *(0, -1)[len(arguments) :]))
         return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
     if op == "unsqueeze":
         at = int(arguments[0]) % (len(shape) + 1)

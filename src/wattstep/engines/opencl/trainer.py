@@ -17,6 +17,7 @@ from wattstep.engines.opencl.lowering import Lowering
 from wattstep.engines.opencl.plan import Plan
 from wattstep.errors import DamagedRunError
 from wattstep.opencl.device import Device, Opened
+from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.engine import Engine, Mark
 from wattstep.schema.opencl import FUSED
 from wattstep.schema.run_documents import TrainingOptions
@@ -37,9 +38,7 @@ class OpenClTrainer(ExportedTrainer):
         execution: The training on its device.
     """
 
-    def __init__(
-        self, engine: Engine, folder: ExportedFolder, device: Device, mode: str
-    ) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, device: Device, mode: str) -> None:
         super().__init__(engine, folder)
         training = self.training
         graph, constants = read_graph(folder)
@@ -126,6 +125,11 @@ class OpenClTrainer(ExportedTrainer):
         }
 
     def memory(self) -> dict[str, int]:
-        """Bytes of buffers on the device, by category."""
-        return dict(self.execution.memory.bytes)
-
+        """As `Trainer.memory`: all buffers, which are there all the time, by category, and their sum."""
+        sizes = self.execution.memory.bytes
+        whole = sum(sizes.values())
+        shared = int(self.execution.opened.device.unified)
+        return {
+            **{AT_PEAK + name: size for name, size in sizes.items()},
+            "allocated": whole, "reserved": whole, "shared": shared,
+        }  # fmt: skip

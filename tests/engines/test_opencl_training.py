@@ -37,11 +37,11 @@ ENGINE.load()
 from wattstep.engines.opencl.tracer import OpenClTracer  # noqa: E402
 from wattstep.engines.opencl.trainer import OpenClTrainer  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("device_in_use")
+pytestmark = pytest.mark.usefixtures("opened")
 exported = partial(export, ENGINE)
 
 
-def opened(place: Path, mode: str = FUSED) -> OpenClTrainer:
+def trainer_of(place: Path, mode: str = FUSED) -> OpenClTrainer:
     return OpenClTrainer(ENGINE, ExportedFolder(place), choose(), mode)
 
 
@@ -53,7 +53,7 @@ def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("mode", MODES)
 def test_ten_losses_are_those_of_torch_in_each_mode(mode: str, lenet: Path) -> None:
     """`step` holds each of the first ten against torch's in float64; every parameter moves."""
-    trainer = opened(lenet, mode)
+    trainer = trainer_of(lenet, mode)
     before = trainer.weights()
     assert [trainer.step() for _ in range(10)]
     after = trainer.weights()
@@ -75,7 +75,7 @@ def test_ten_losses_are_those_of_torch_in_each_mode(mode: str, lenet: Path) -> N
 def test_networks_train_as_in_torch_and_every_parameter_moves(
     name: str, batch: int, of: dict[str, Any], tmp_path: Path
 ) -> None:
-    trainer = opened(exported(tmp_path, name, batch, **of))
+    trainer = trainer_of(exported(tmp_path, name, batch, **of))
     before = trainer.weights()
     trainer.step()
     after = trainer.weights()
@@ -116,7 +116,7 @@ def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:
 
 
 def traced(place: Path, mode: str, on_gpu: bool) -> tuple[Any, dict[int, str], tuple[int, int]]:
-    trainer = ENGINE.trainer = opened(place, mode)
+    trainer = ENGINE.trainer = trainer_of(place, mode)
     if on_gpu:  # played: the same device, told to be one that is not the host's own
         handed = trainer.execution.opened
         handed.device = replace(handed.device, kind="gpu")

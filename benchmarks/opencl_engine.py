@@ -32,6 +32,7 @@ from wattstep.schema.workload import Preparation
 
 TORCH: Final = "torch"
 BLOCK_S: Final = 0.15  # of steps of one kind, one after the other
+CLOCKS: Final = {"wall": time.perf_counter, "cpu": time.process_time}
 TRACED: Final = 8  # steps whose events are read
 WARM: Final = 12  # first steps, ten of which are held against torch's losses
 
@@ -41,7 +42,7 @@ class Timed:
     """Steps of one kind.
 
     Attributes:
-        seconds: Mean step of each block.
+        seconds: Median step of each block.
         copies: Share of a step's time in which only copies ran, of each traced step.
         computing: Likewise kernels.
     """
@@ -65,23 +66,36 @@ def main() -> None:
     parser.add_argument("--batch", default="32")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--device")
+    parser.add_argument(
+        "--by", choices=("wall", "cpu"), default="wall",
+        help="cpu: CPU time of the process, for machines with other work, where all run on the CPU",
+    )  # fmt: skip
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     engines.find("opencl").load()
     device = choose(arguments.device)
     cores = len(os.sched_getaffinity(0))
     lines = [
-        f"{device.name} ({device.platform} {device.driver}), {device.units} compute units; torch on {cores} "
+        f"By {arguments.by} time. {device.name} ({device.platform} {device.driver}), {device.units} compute units; torch on {cores} "
         f"threads; batch {arguments.batch}"
         + ("; host and device share memory: copies are plumbing here" if device.unified else ""),
         "",
-        "| net | batch | torch | " + " | ".join(MODES) + " | copies: " + ", ".join(MODES)
-        + " | computing: " + ", ".join(MODES) + " | resident/fused | fused/torch |",
+        "| net | batch | torch | "
+        + " | ".join(MODES)
+        + " | copies: "
+        + ", ".join(MODES)
+        + " | computing: "
+        + ", ".join(MODES)
+        + " | resident/fused | fused/torch |",
         "|---|---:|" + "---:|" * (len(MODES) + 1) + "---|---|---:|---:|",
     ]
     for net in arguments.nets.split(","):
         for batch in map(int, arguments.batch.split(",")):
-            lines.append(row(net, batch, measured(net, batch, device, arguments.rounds)))
+            lines.append(
+                row(
+                    net, batch, measured(net, batch, device, arguments.rounds, CLOCKS[arguments.by])
+                )
+            )
             print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"
     print(text)
@@ -89,7 +103,9 @@ def main() -> None:
         arguments.output.write_text(text, encoding="utf-8")
 
 
-def measured(net: str, batch: int, device: Device, rounds: int) -> dict[str, Timed]:
+def measured(
+    net: str, batch: int, device: Device, rounds: int, clock: Callable[[], float]
+) -> dict[str, Timed]:
     """Blocks of steps of torch and of each mode, in turn."""
     workload, preparation = workloads.find(net), Preparation(batch_size=batch)
     timed = {name: Timed() for name in (TORCH, *MODES)}
@@ -100,7 +116,9 @@ def measured(net: str, batch: int, device: Device, rounds: int) -> dict[str, Tim
         trainers = {
             mode: OpenClTrainer(engine, ExportedFolder(folder), device, mode) for mode in MODES
         }
-        plain = engines.find(TORCH).prepare(workload, preparation, threads=len(os.sched_getaffinity(0)))
+        plain = engines.find(TORCH).prepare(
+            workload, preparation, threads=len(os.sched_getaffinity(0))
+        )
         steps: dict[str, Callable[[], float]] = {TORCH: plain.step}
         steps |= {mode: trainer.step for mode, trainer in trainers.items()}
         for step in steps.values():
@@ -108,7 +126,7 @@ def measured(net: str, batch: int, device: Device, rounds: int) -> dict[str, Tim
                 step()
         for _ in range(rounds):
             for name, step in steps.items():
-                timed[name].seconds.append(block(step))
+                timed[name].seconds.append(block(step, clock))
         for mode, trainer in trainers.items():
             for _ in range(TRACED):
                 computing, copies = traced(trainer)
@@ -117,13 +135,15 @@ def measured(net: str, batch: int, device: Device, rounds: int) -> dict[str, Tim
     return timed
 
 
-def block(step: Callable[[], float]) -> float:
-    """Mean step in s over a block."""
-    begin, count = time.perf_counter(), 0
-    while (now := time.perf_counter()) < begin + BLOCK_S or not count:
+def block(step: Callable[[], float], clock: Callable[[], float]) -> float:
+    """Median step in s of a block, by a clock."""
+    until = time.perf_counter() + BLOCK_S
+    took = []
+    while time.perf_counter() < until or not took:
+        begin = clock()
         step()
-        count += 1
-    return (now - begin) / count
+        took.append(clock() - begin)
+    return statistics.median(took)
 
 
 def traced(trainer: OpenClTrainer) -> tuple[float, float]:
@@ -152,6 +172,7 @@ def covered(spans: list[tuple[int, int]]) -> int:
 
 def row(net: str, batch: int, timed: dict[str, Timed]) -> str:
     """A line of the table."""
+
     def shares(of: Callable[[Timed], list[float]]) -> str:
         return ", ".join(f"{100 * statistics.median(of(timed[mode])):.1f} %" for mode in MODES)
 

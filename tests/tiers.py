@@ -71,6 +71,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "engines/test_mnn_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_executorch.py": "exports networks, and trains them with torch in float64",
+        "engines/test_opencl_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_mlx.py": "exports networks, and trains them with torch in float64",
         "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_operations_add_up.py": "exports networks, and records trainings of them",

@@ -135,7 +135,9 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else tuple((*value, *value)[:2])
 
 
-def conv2d(x: Array, w: Array, b: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Array:
+def conv2d(
+    x: Array, w: Array, b: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> Array:
     (sy, sx), (py, px), (dy, dx) = _pair(stride), _pair(padding), _pair(dilation)
     x = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)))
     kh, kw = w.shape[2:]

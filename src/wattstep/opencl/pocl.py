@@ -25,6 +25,7 @@ TARGETS: Final = (
 # what lies beyond the record may point to the same word (every third time at 4080).
 RECORD: Final = 1024
 WORD: Final = 8
+PAGE: Final = 4096  # the first holds nothing
 USER_SPACE: Final = 1 << 47
 
 
@@ -71,7 +72,7 @@ def _texts(memory: Any, record: int) -> dict[int, str]:
     memory.seek(record)
     words = memory.read(RECORD)
     for number, (address,) in enumerate(struct.iter_unpack("=Q", words[: len(words) // WORD * WORD])):
-        if not RECORD <= address < USER_SPACE:
+        if not PAGE <= address < USER_SPACE:
             continue
         try:
             memory.seek(address)

@@ -183,6 +183,8 @@ class Trainer(Protocol):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step: "parameters", "gradients", ...
 
+        Where the engine tells all that its device holds, named as marks of a run name the peak of a
+        step (`recorded.device_memory`): "at_peak." before each category, "allocated", "reserved".
         Empty where the framework does not tell them.
         """
         return {}

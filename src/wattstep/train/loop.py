@@ -19,6 +19,7 @@ from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
 from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
@@ -423,7 +424,8 @@ class _Loop:
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
-        if wanted and recorder.problem is None:
+        told = any(AT_PEAK in name for name in sizes)  # by the engine itself
+        if wanted and recorder.problem is None and not told:
             if MEMORY_STEPS * step > left:
                 recorder.note(
                     "memory by category is not known: following a step's memory would have taken "

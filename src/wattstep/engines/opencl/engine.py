@@ -97,7 +97,7 @@ class OpenClEngine(ExportedEngine):
 
     def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
         """As `Engine.bytes_of_tensors`: all buffers."""
-        return 0 if self.trainer is None else sum(self.trainer.memory().values())
+        return 0 if self.trainer is None else self.trainer.memory()["allocated"]
 
     def tracer(self, code: Code) -> Tracer:
         """As `Engine.tracer`."""

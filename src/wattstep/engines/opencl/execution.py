@@ -40,7 +40,9 @@ GUARDED: Final = 2  # first steps, in which a driver may still build kernels, or
 LIMIT_S: Final = 300.0  # for each of them
 GROUP: Final = 64  # work items that sum together on a GPU; a CPU's sum alone
 CHUNK: Final = 1024  # values that a work item of a CPU goes through, in vectors
-GROUPS_A_UNIT: Final = 4  # work groups of a kernel for each compute unit, at least, where it has as many
+GROUPS_A_UNIT: Final = (
+    4  # work groups of a kernel for each compute unit, at least, where it has as many
+)
 WIDEST: Final = 64  # work items of a group
 
 
@@ -130,7 +132,11 @@ class Kernels:
             defines["GROUP"] = group_of(device)
         key = (launch.file, launch.updates, frozenset(defines.items()))
         if key not in self._programs:
-            parts = (self._update if launch.updates else "", _source("common"), _source(launch.file))
+            parts = (
+                self._update if launch.updates else "",
+                _source("common"),
+                _source(launch.file),
+            )
             self._programs[key] = build(self._opened, "\n".join(parts), defines)
         with faults(device):
             kernel = require("pyopencl").Kernel(self._programs[key], launch.kernel)
@@ -195,7 +201,11 @@ class Memory:
                 buffer, at = self._arena, at + self._places.begin[whole]
             else:
                 buffer = buffers[whole]
-            self._keep(tensor, buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES)))
+            part = buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES))
+            if whole.category == INPUT:
+                buffers[tensor] = part
+            else:
+                self._keep(tensor, part)
         return buffers[tensor]
 
 
@@ -216,18 +226,20 @@ class Execution:
         DeviceFaultError: A kernel is not built, or the memory does not suffice.
     """
 
-    def __init__(
-        self, opened: Opened, plan: Plan, mode: str, values: Mapping[str, Array]
-    ) -> None:
+    def __init__(self, opened: Opened, plan: Plan, mode: str, values: Mapping[str, Array]) -> None:
         self._cl = require("pyopencl")
         self.opened, self.plan, self.mode = opened, plan, mode
         fused = mode == FUSED
         self.memory = Memory(opened, plan, shared=fused, copies=1 + fused)
         self.ran: list[Ran] | None = None
         self._steps = 0
-        self._host: dict[Tensor, Array] = {}  # where values are between operations, when they are copied
+        self._host: dict[
+            Tensor, Array
+        ] = {}  # where values are between operations, when they are copied
         self._copying_queue = opened.new_queue() if fused else None
-        self._coming: list[Any] = []  # events of the next batch
+        self._coming: Any = None  # event of the next batch
+        whole = max((root(each).count for each in plan.inputs.values()), default=0)
+        self._staged = [np.zeros(whole, np.float32) for _ in range(2 * fused)]
         kernels = Kernels(opened, plan.update)
         turns = 1 + fused
         self._launches = [
@@ -329,41 +341,51 @@ class Execution:
     ) -> float:
         """As resident, while the next batch comes in a queue of its own."""
         turn = self._steps % 2
-        if not self._coming:
+        if self._coming is None:
             self._coming = self._send(batch, turn)
-        waited = self._coming
-        self._cl.enqueue_barrier(self.opened.queue, wait_for=waited)
+        waited: Any = [self._coming]
         for operation, launches in zip(self.plan.operations, self._launches, strict=True):
-            self._run(operation, launches, turn)
+            self._run(operation, launches, turn, waited)
+            waited = None  # the queue is in order
         self.opened.queue.flush()
         self._coming = self._send(upcoming(), 1 - turn)
         return self._loss()
 
-    def _send(self, batch: Mapping[str, Array], turn: int) -> list[Any]:
-        events = [
-            self._upload(self.plan.inputs[name], array, turn=turn, beside=True)
-            for name, array in batch.items()
-        ]
+    def _send(self, batch: Mapping[str, Array], turn: int) -> Any:
+        """Sends a batch in one piece; the event at its end."""
+        staged = self._staged[turn]
+        for name, array in batch.items():
+            tensor = self.plan.inputs[name]
+            assert tensor.within is not None
+            _, begin = tensor.within
+            staged[begin : begin + tensor.count].view(array.dtype)[:] = array.reshape(-1)
+        (whole,) = {root(each) for each in self.plan.inputs.values()}
+        event = self._upload(whole, staged, turn=turn, beside=True)
         assert self._copying_queue is not None
         self._copying_queue.flush()
-        return events
+        return event
 
     def _loss(self) -> float:
         losses = np.empty(self.plan.losses.count, np.float32)
         self._wait(self._download(self.plan.losses, losses))
         return float(np.mean(losses, dtype=np.float64))
 
-    def _run(self, operation: Operation, launches: Sequence[Any], turn: int) -> None:
+    def _run(
+        self, operation: Operation, launches: Sequence[Any], turn: int, waited: Any = None
+    ) -> None:
+        """Asks for all kernels of an operation, the first of which waits for events."""
         queue, enqueue = self.opened.queue, self._cl.enqueue_nd_range_kernel
         if self.ran is None:
             for bound in launches:
                 kernel, size, local = bound[turn % len(bound)]
-                enqueue(queue, kernel, size, local)
+                enqueue(queue, kernel, size, local, wait_for=waited)
+                waited = None
             return
         for launch, bound in zip(operation.launches, launches, strict=True):
             kernel, size, local = bound[turn % len(bound)]
             begin = time.perf_counter_ns()
-            event = enqueue(queue, kernel, size, local)
+            event = enqueue(queue, kernel, size, local, wait_for=waited)
+            waited = None
             self.ran.append(
                 Ran(
                     name=operation.name, kernel=launch.kernel, kind=launch.kind,
@@ -379,9 +401,7 @@ class Execution:
     ) -> Any:  # fmt: skip
         queue = self._copying_queue if beside else self.opened.queue
         begin = time.perf_counter_ns()
-        event = self._cl.enqueue_copy(
-            queue, self.memory.of(tensor, turn), array, is_blocking=False
-        )
+        event = self._cl.enqueue_copy(queue, self.memory.of(tensor, turn), array, is_blocking=False)
         self._copied(TO_DEVICE, event, tensor, begin, phase, layer, int(beside))
         return event
 

@@ -33,7 +33,9 @@ def _pool(
     shape = (planes, height, width, kh, kw, sy, sx, py, px, oh, ow)
     flops = planes * oh * ow * kh * kw
     name = "maximum" if maximum else "average"
-    places = Tensor(name=f"places of {node['name']}", count=out.tensor.count, category="feature_maps")
+    places = Tensor(
+        name=f"places of {node['name']}", count=out.tensor.count, category="feature_maps"
+    )
     more: tuple[Any, ...] = () if maximum else (int(with_padding),)
     lowering.forward(
         node,
@@ -50,13 +52,20 @@ def _pool(
         if not lowering.needs(x):
             return
         gradient, target = lowering.gradient_of(out), lowering.target(x)
+        tiles = (
+            not maximum
+            and (kh, kw, 0, 0) == (sy, sx, py, px)
+            and oh * kh <= height
+            and ow * kw <= width
+        )
+        how, fixed = ("average_of_tiles", ()) if tiles else (name, more)
         lowering.back(
             node,
             Launch(
-                file="pooling", kernel=f"{name}_backward", kind="pooling", size=(height, planes),
+                file="pooling", kernel=f"{how}_backward", kind="pooling", size=(height, planes),
                 flops=flops, defines=target.defines,
                 arguments=(
-                    *shape, *more, gradient, *((places,) if maximum else ()), target.written,
+                    *shape, *fixed, gradient, *((places,) if maximum else ()), target.written,
                     *target.further,
                 ),
             ),

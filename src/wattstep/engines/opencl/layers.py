@@ -10,8 +10,8 @@ from wattstep.engines.exported.aten import Node
 from wattstep.engines.opencl.lowering import Handler, Lowering, Refusal, Value
 from wattstep.engines.opencl.plan import WORKSPACE, Launch, Tensor, Written
 
-COLUMNS, ROWS = 8, 4  # of a work item of `product`
-RIGHT, LEFT = 4, 2  # of `product_of_rows`
+COLUMNS, MOST_ROWS = 8, 8  # of a work item of `product`
+RIGHT, MOST_LEFT = 4, 4  # of `product_of_rows`
 PRODUCT: Final = "matrix product"
 INPUT_GRADIENT: Final = "convolution input gradient"
 WEIGHT_GRADIENT: Final = "convolution weight gradient"
@@ -28,6 +28,40 @@ def _blocks(count: int, size: int) -> int:
     return -(-count // size)
 
 
+def _rows(count: int, most: int) -> int:
+    """Rows of a block, of as few equal blocks as there can be."""
+    return _blocks(count, _blocks(count, most))
+
+
+def _product(
+    rows: int, columns: int, samples: int, *, more: int = 0, defines: Mapping[str, int], **of: Any
+) -> Launch:
+    """A launch of `product`.
+
+    Args:
+        rows: Of each product.
+        columns: Likewise.
+        samples: Products.
+        more: Further blocks of columns.
+        defines: Constants.
+        of: Further fields of the launch.
+    """
+    high = _rows(rows, MOST_ROWS)
+    return Launch(
+        file="product", kernel="product", defines={**defines, "ROWS": high},
+        size=(_blocks(columns, COLUMNS) + more, _blocks(rows, high), samples), **of,
+    )  # fmt: skip
+
+
+def _product_of_rows(rows: int, columns: int, *, defines: Mapping[str, int], **of: Any) -> Launch:
+    """A launch of `product_of_rows`; arguments as of `_product`."""
+    high = _rows(rows, MOST_LEFT)
+    return Launch(
+        file="product", kernel="product_of_rows", defines={**defines, "LEFT": high},
+        size=(_blocks(columns, RIGHT), _blocks(rows, high)), **of,
+    )  # fmt: skip
+
+
 def linear(lowering: Lowering, node: Node) -> None:
     """x w^T + b, of rows of x."""
     x, weight, bias = lowering.given(node, 0), lowering.given(node, 1), lowering.optional(node, 2)
@@ -39,9 +73,8 @@ def linear(lowering: Lowering, node: Node) -> None:
     with_bias = {"BIAS": BY_COLUMN} if bias is not None else {}
     lowering.forward(
         node,
-        Launch(
-            file="product", kernel="product_of_rows", kind=PRODUCT,
-            size=(_blocks(outputs, RIGHT), _blocks(rows, LEFT)), flops=2 * rows * inputs * outputs,
+        _product_of_rows(
+            rows, outputs, kind=PRODUCT, flops=2 * rows * inputs * outputs,
             arguments=(
                 rows, outputs, inputs, 1, x.tensor, 0, inputs, weight.tensor, 0, inputs, outputs,
                 Written(tensor=out.tensor), *((bias.tensor,) if bias is not None else ()),
@@ -57,10 +90,8 @@ def linear(lowering: Lowering, node: Node) -> None:
         if lowering.needs(x):
             target = lowering.target(x)
             launches.append(
-                Launch(
-                    file="product", kernel="product", kind=PRODUCT,
-                    size=(_blocks(inputs, COLUMNS), _blocks(rows, ROWS), 1),
-                    flops=2 * rows * inputs * outputs,
+                _product(
+                    rows, inputs, 1, kind=PRODUCT, flops=2 * rows * inputs * outputs,
                     arguments=(
                         rows, inputs, outputs, gradient, 0, outputs, 1, weight.tensor, 0, inputs, 0,
                         inputs, target.written, *target.further,
@@ -80,16 +111,15 @@ def _weight_gradients(
     """Of a linear layer; where kernels are fused with their update, in one launch."""
     outputs, inputs = weight.shape
     shape = (outputs, inputs, rows, gradient, 0, 1, outputs, x.tensor, 0, inputs, 0, inputs)
-    size = (_blocks(inputs, COLUMNS), _blocks(outputs, ROWS), 1)
     flops = 2 * rows * inputs * outputs
     of_weight = lowering.update_arguments(weight)
     if of_weight is not None:
         of_bias = () if bias is None else lowering.update_arguments(bias) or ()
         more = 0 if bias is None else 1
         return [
-            Launch(
-                file="product", kernel="product", kind=PRODUCT, updates=True, flops=flops,
-                size=(size[0] + more, *size[1:]), arguments=(*shape, *of_weight, *of_bias),
+            _product(
+                outputs, inputs, 1, more=more, kind=PRODUCT, updates=True, flops=flops,
+                arguments=(*shape, *of_weight, *of_bias),
                 defines={"UPDATE": 1, "SUMS": more},
             )
         ]  # fmt: skip
@@ -97,8 +127,8 @@ def _weight_gradients(
     if lowering.needs(weight):
         target = lowering.target(weight)
         launches.append(
-            Launch(
-                file="product", kernel="product", kind=PRODUCT, size=size, flops=flops,
+            _product(
+                outputs, inputs, 1, kind=PRODUCT, flops=flops,
                 arguments=(*shape, target.written), defines=target.defines,
             )
         )  # fmt: skip
@@ -150,16 +180,15 @@ def conv2d(lowering: Lowering, node: Node) -> None:
             name=f"windows of {node['name']}", count=samples * places * pixels, category=WORKSPACE
         )
         launch = Launch(
-            file="convolution", kernel="windows", kind="data movement", size=(oh, places, samples),
+            file="convolution", kernel="windows", kind="data movement", size=(places, samples),
             arguments=(*shape, x.tensor, Written(tensor=columns)),
         )  # fmt: skip
         return columns, [launch]
 
     columns, launches = windows()
     with_bias = {"BIAS": BY_ROW} if bias is not None else {}
-    product = Launch(
-        file="product", kernel="product", kind="convolution", flops=flops,
-        size=(_blocks(pixels, COLUMNS), _blocks(outputs, ROWS), samples),
+    product = _product(
+        outputs, pixels, samples, kind="convolution", flops=flops,
         arguments=(
             outputs, pixels, places, weight.tensor, 0, places, 1, columns, places * pixels, pixels,
             outputs * pixels, pixels, Written(tensor=out.tensor),
@@ -180,9 +209,8 @@ def conv2d(lowering: Lowering, node: Node) -> None:
             target = lowering.target(weight)
             launches += [
                 *moved,
-                Launch(
-                    file="product", kernel="product_of_rows", kind=WEIGHT_GRADIENT, flops=flops,
-                    size=(_blocks(places, RIGHT), _blocks(outputs, LEFT)),
+                _product_of_rows(
+                    outputs, places, kind=WEIGHT_GRADIENT, flops=flops,
                     arguments=(
                         outputs, places, pixels, samples, gradient, outputs * pixels, pixels, again,
                         places * pixels, pixels, places, target.written,
@@ -215,9 +243,8 @@ def _image_gradient(
         name=f"gradient of windows of {x.tensor.name}", count=samples * places * pixels,
         category=WORKSPACE,
     )  # fmt: skip
-    product = Launch(
-        file="product", kernel="product", kind=INPUT_GRADIENT, flops=flops,
-        size=(_blocks(pixels, COLUMNS), _blocks(places, ROWS), samples),
+    product = _product(
+        places, pixels, samples, kind=INPUT_GRADIENT, flops=flops,
         arguments=(
             places, pixels, outputs, weight.tensor, 0, 1, places, gradient, outputs * pixels,
             pixels, places * pixels, pixels,
@@ -237,7 +264,11 @@ def _image_gradient(
 
 def batch_norm(lowering: Lowering, node: Node) -> None:
     """Batch normalisation by the statistics of the batch; running ones are kept."""
-    x, weight, bias = lowering.given(node, 0), lowering.optional(node, 1), lowering.optional(node, 2)
+    x, weight, bias = (
+        lowering.given(node, 0),
+        lowering.optional(node, 1),
+        lowering.optional(node, 2),
+    )
     if weight is None or bias is None:
         raise Refusal(node, "without scale and shift")
     mean, variance = lowering.given(node, 3), lowering.given(node, 4)
@@ -248,7 +279,9 @@ def batch_norm(lowering: Lowering, node: Node) -> None:
     pixels = math.prod(x.shape[2:])
     planes = samples * channels
     out = lowering.made(node, x.shape, x, weight, bias)
-    statistics = Tensor(name=f"statistics of {node['name']}", count=2 * channels, category="feature_maps")
+    statistics = Tensor(
+        name=f"statistics of {node['name']}", count=2 * channels, category="feature_maps"
+    )
     lowering.forward(
         node,
         Launch(

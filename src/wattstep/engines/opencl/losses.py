@@ -77,9 +77,7 @@ def _loss(lowering: Lowering, node: Node, kernel: str, rows: int, width: int) ->
         ),
     )  # fmt: skip
     lowering.losses = mean
-    lowering.backward.append(
-        lambda: lowering.back(node, launch(losses_too=False, gradient=True))
-    )
+    lowering.backward.append(lambda: lowering.back(node, launch(losses_too=False, gradient=True)))
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

@@ -123,11 +123,9 @@ class Lowering:
         self._users = _users(self._nodes)
         self.values: dict[str, Value] = {}
         self._lists: dict[str, list[Value]] = {}  # of nodes that give several
-        self.inputs = {
-            name: Tensor(name=name, count=math.prod(shapes[name]), category=INPUT)
-            for name in graph.inputs
-        }
-        self._scalar_values = Tensor(name="scalars", count=len(self._scalars), category=INPUT)
+        counts = {name: math.prod(shapes[name]) for name in graph.inputs}
+        self.inputs = _inputs({**counts, "scalars": len(self._scalars)}, together=fused)
+        self._scalar_values = self.inputs.pop("scalars")
         self.parameters: dict[str, Tensor] = {}
         self._make_parameters()
         self.buffers = {
@@ -240,7 +238,9 @@ class Lowering:
 
     def _view(self, node: Node) -> None:
         if node["op"] == "broadcast_tensors":
-            self._lists[node["name"]] = parts = [self.values[each["of"]] for each in node["args"][0]]
+            self._lists[node["name"]] = parts = [
+                self.values[each["of"]] for each in node["args"][0]
+            ]
             if len({each.shape for each in parts}) > 1:
                 raise Refusal(node, f"of shapes {', '.join(str(each.shape) for each in parts)}")
             return
@@ -351,10 +351,7 @@ class Lowering:
         """Parameters of linear layers that are used once: their gradients need no place of their own."""
         names = self.graph.parameters
         uses = Counter(
-            names[each]
-            for node in self._nodes
-            for each in _tensors(node["args"])
-            if each in names
+            names[each] for node in self._nodes for each in _tensors(node["args"]) if each in names
         )
         chosen: set[str] = set()
         for node in self._nodes:
@@ -407,6 +404,21 @@ class Lowering:
         self.operations.append(
             Operation(name="opencl::update", phase=OPTIMIZER, layer=None, launches=(launch,))
         )
+
+
+def _inputs(counts: Mapping[str, int], *, together: bool) -> dict[str, Tensor]:
+    """What a batch brings, by name, in tensors of their own or as parts of one."""
+    if not together:
+        return {
+            name: Tensor(name=name, count=count, category=INPUT) for name, count in counts.items()
+        }
+    sizes = [-(-count // ALIGNED) * ALIGNED for count in counts.values()]
+    whole = Tensor(name="batch", count=sum(sizes), category=INPUT)
+    begins = (sum(sizes[:at]) for at in range(len(sizes)))
+    return {
+        name: Tensor(name=name, count=count, category=INPUT, within=(whole, begin))
+        for (name, count), begin in zip(counts.items(), begins, strict=True)
+    }
 
 
 def check_activation(node: Node) -> None:
@@ -462,9 +474,7 @@ def _viewed(node: Node, shape: Shape) -> Shape:
         rest = math.prod(each for each in wanted if each != -1)
         return tuple(count // rest if each == -1 else each for each in wanted)
     if op == "flatten":
-        first, last = (
-            int(each) % len(shape) for each in (*arguments, *(0, -1)[len(arguments) :])
-        )
+        first, last = (int(each) % len(shape) for each in (*arguments, *(0, -1)[len(arguments) :]))
         return (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
     if op == "unsqueeze":
         at = int(arguments[0]) % (len(shape) + 1)

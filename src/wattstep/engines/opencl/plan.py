@@ -142,7 +142,8 @@ class Plan:
 
     Attributes:
         operations: In order.
-        inputs: What a batch brings, by name; "scalars" are numbers of the optimizer that change.
+        inputs: What a batch brings, by name; "scalars" are numbers of the optimizer that change. Of a
+            fused plan they are parts of one tensor.
         parameters: By torch's names.
         buffers: Further values that stay (running statistics), by their places in the graph.
         losses: Whose mean is the loss of the step.

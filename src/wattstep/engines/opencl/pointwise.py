@@ -94,7 +94,9 @@ def multiply(lowering: Lowering, node: Node) -> None:
     count = out.tensor.count
     lowering.forward(
         node,
-        _each("multiply", count, a.tensor, b.tensor, Written(tensor=out.tensor), kind="elementwise"),
+        _each(
+            "multiply", count, a.tensor, b.tensor, Written(tensor=out.tensor), kind="elementwise"
+        ),
     )
 
     def back() -> None:

@@ -17,6 +17,7 @@ from wattstep.engines.opencl.lowering import Lowering
 from wattstep.engines.opencl.plan import Plan
 from wattstep.errors import DamagedRunError
 from wattstep.opencl.device import Device, Opened
+from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.engine import Engine, Mark
 from wattstep.schema.opencl import FUSED
 from wattstep.schema.run_documents import TrainingOptions
@@ -37,9 +38,7 @@ class OpenClTrainer(ExportedTrainer):
         execution: The training on its device.
     """
 
-    def __init__(
-        self, engine: Engine, folder: ExportedFolder, device: Device, mode: str
-    ) -> None:
+    def __init__(self, engine: Engine, folder: ExportedFolder, device: Device, mode: str) -> None:
         super().__init__(engine, folder)
         training = self.training
         graph, constants = read_graph(folder)
@@ -56,6 +55,8 @@ class OpenClTrainer(ExportedTrainer):
         self._mode = mode
         values = {**folder.weights(), **constants}
         self.execution = Execution(Opened(device), plan, mode, values)
+        # Views without a file behind them: a mapped array takes microseconds to cut.
+        self._arrays = {name: np.asarray(array) for name, array in self._arrays.items()}
         self._next: tuple[int, dict[str, Array]] | None = None
 
     @property
@@ -92,7 +93,7 @@ class OpenClTrainer(ExportedTrainer):
         wanted = self.plan.inputs
         given = {
             self._names[name]: np.ascontiguousarray(
-                array, np.int32 if np.issubdtype(array.dtype, np.integer) else np.float32
+                array, np.int32 if array.dtype.kind == "i" else np.float32
             )
             for name, array in batch.items()
             if self._names[name] in wanted
@@ -124,6 +125,11 @@ class OpenClTrainer(ExportedTrainer):
         }
 
     def memory(self) -> dict[str, int]:
-        """Bytes of buffers on the device, by category."""
-        return dict(self.execution.memory.bytes)
-
+        """As `Trainer.memory`: all buffers, which are there all the time, by category, and their sum."""
+        sizes = self.execution.memory.bytes
+        whole = sum(sizes.values())
+        shared = int(self.execution.opened.device.unified)
+        return {
+            **{AT_PEAK + name: size for name, size in sizes.items()},
+            "allocated": whole, "reserved": whole, "shared": shared,
+        }  # fmt: skip

@@ -45,6 +45,21 @@ __kernel void average_backward(SHAPE, int with_padding, __global const float *re
   }
 }
 
+// Of windows that lie side by side, and never beyond the image.
+__kernel void average_of_tiles_backward(SHAPE, __global const float *restrict gradient,
+                                        __global float *restrict image OUTPUT_PARAMETER) {
+  const int y = get_global_id(0), plane = get_global_id(1);
+  if (y >= height || plane >= planes) return;
+  const int begin = (plane * height + y) * width, inside = y / kh < oh;
+  gradient += (plane * oh + (inside ? y / kh : 0)) * ow;
+  const float share = inside ? 1.0f / (kh * kw) : 0.0f;
+  for (int ox = 0; ox < ow; ++ox) {
+    const float value = gradient[ox] * share;
+    for (int x = ox * kw; x < (ox + 1) * kw; ++x) WRITE(image, begin + x, value);
+  }
+  for (int x = ow * kw; x < width; ++x) WRITE(image, begin + x, 0.0f);
+}
+
 // Of equal values the first counts, as in torch.
 __kernel void maximum(SHAPE, __global const float *restrict image, __global float *restrict pooled,
                       __global int *restrict places) {

@@ -37,18 +37,25 @@
 #undef SUMS_PARAMETER
 #define SUMS_PARAMETER
 #endif
+#ifndef ROWS // of c in the registers of a work item of `product`
 #define ROWS 4
+#endif
+#ifndef LEFT // rows of a, and of b, in those of `product_of_rows`
+#define LEFT 2
+#endif
+#define RIGHT 4
 
 // c[z] = a[z] b[z]; a(i, p) lies at z * az + i * ai + p * ap, rows of b and c are contiguous.
 __kernel void product(int m, int n, int k, __global const float *restrict a, int az, int ai, int ap,
                       __global const float *restrict b, int bz, int bp, int cz,
                       int ci RESULT_PARAMETER BIAS_PARAMETER OUTPUT_PARAMETER SUMS_PARAMETER) {
-  const int j = get_global_id(0) * 8, i = get_global_id(1) * ROWS, z = get_global_id(2);
+  int j = get_global_id(0) * 8;
+  const int i = get_global_id(1) * ROWS, z = get_global_id(2);
   if (j >= (n + 7) / 8 * 8 + 8 * SUMS || i >= m) return;
   a += z * az;
   __global const float *row[ROWS];
   for (int r = 0; r < ROWS; ++r) row[r] = a + min(i + r, m - 1) * ai;
-  const int high = min(ROWS, m - i), wide = min(8, n - j);
+  const int high = min(ROWS, m - i);
 #if SUMS
   if (j >= n) {
     for (int r = 0; r < high; ++r) {
@@ -59,6 +66,10 @@ __kernel void product(int m, int n, int k, __global const float *restrict a, int
     return;
   }
 #endif
+#if !UPDATE && !ACCUMULATE
+  if (n >= 8) j = min(j, n - 8); // the last columns are computed twice, to the same values
+#endif
+  const int wide = min(8, n - j);
   b += z * bz + j;
   float8 sum[ROWS];
   for (int r = 0; r < ROWS; ++r) sum[r] = (float8)(0.0f);
@@ -87,29 +98,31 @@ __kernel void product(int m, int n, int k, __global const float *restrict a, int
 __kernel void product_of_rows(int m, int n, int k, int zs, __global const float *restrict a, int az,
                               int ai, __global const float *restrict b, int bz, int bj,
                               int ci RESULT_PARAMETER BIAS_PARAMETER OUTPUT_PARAMETER) {
-  const int j = get_global_id(0) * 4, i = get_global_id(1) * 2;
+  const int j = get_global_id(0) * RIGHT, i = get_global_id(1) * LEFT;
   if (j >= n || i >= m) return;
-  const int high = min(2, m - i), wide = min(4, n - j), whole = k / 8 * 8;
-  float total[2][4] = {{0.0f}};
+  const int high = min(LEFT, m - i), wide = min(RIGHT, n - j), whole = k / 8 * 8;
+  const int half_ = whole + (k - whole) / 4 * 4;
+  float total[LEFT][RIGHT] = {{0.0f}};
   for (int z = 0; z < zs; ++z) {
-    __global const float *left[2], *right[4];
-    for (int r = 0; r < 2; ++r) left[r] = a + z * az + min(i + r, m - 1) * ai;
-    for (int q = 0; q < 4; ++q) right[q] = b + z * bz + min(j + q, n - 1) * bj;
-    float8 sum[2][4];
-    for (int r = 0; r < 2; ++r)
-      for (int q = 0; q < 4; ++q) sum[r][q] = (float8)(0.0f);
+    __global const float *left[LEFT], *right[RIGHT];
+    for (int r = 0; r < LEFT; ++r) left[r] = a + z * az + min(i + r, m - 1) * ai;
+    for (int q = 0; q < RIGHT; ++q) right[q] = b + z * bz + min(j + q, n - 1) * bj;
+    float8 sum[LEFT][RIGHT];
+    for (int r = 0; r < LEFT; ++r)
+      for (int q = 0; q < RIGHT; ++q) sum[r][q] = (float8)(0.0f);
     for (int p = 0; p < whole; p += 8) {
-      float8 of_left[2], of_right[4];
-      for (int r = 0; r < 2; ++r) of_left[r] = vload8(0, left[r] + p);
-      for (int q = 0; q < 4; ++q) of_right[q] = vload8(0, right[q] + p);
-      for (int r = 0; r < 2; ++r)
-        for (int q = 0; q < 4; ++q) sum[r][q] += of_left[r] * of_right[q];
+      float8 of_left[LEFT], of_right[RIGHT];
+      for (int r = 0; r < LEFT; ++r) of_left[r] = vload8(0, left[r] + p);
+      for (int q = 0; q < RIGHT; ++q) of_right[q] = vload8(0, right[q] + p);
+      for (int r = 0; r < LEFT; ++r)
+        for (int q = 0; q < RIGHT; ++q) sum[r][q] += of_left[r] * of_right[q];
     }
-    for (int r = 0; r < 2; ++r)
-      for (int q = 0; q < 4; ++q) {
-        const float4 four = sum[r][q].lo + sum[r][q].hi;
+    for (int r = 0; r < LEFT; ++r)
+      for (int q = 0; q < RIGHT; ++q) {
+        float4 four = sum[r][q].lo + sum[r][q].hi;
+        if (half_ > whole) four += vload4(0, left[r] + whole) * vload4(0, right[q] + whole);
         float one = (four.x + four.y) + (four.z + four.w);
-        for (int p = whole; p < k; ++p) one += left[r][p] * right[q][p];
+        for (int p = half_; p < k; ++p) one += left[r][p] * right[q][p];
         total[r][q] += one;
       }
   }

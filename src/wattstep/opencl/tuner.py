@@ -33,7 +33,7 @@ LADDERS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     {
         "x": (1, 2, 4, 8, 16, 32),
         "y": (1, 2, 4, 8, 16, 32),
-        "rows": (1, 2, 3, 4, 6, 8, 12, 16),
+        "rows": (1, 2, 3, 4, 6, 8, 10, 12, 14, 16),
         "vectors": (1, 2, 3, 4),
         "width": (1, 2, 4, 8, 16),
         "depth": (1, 2, 4, 8, 16, 32),
@@ -46,8 +46,7 @@ FASTER: Final = 0.99  # times as long: less is noise
 SCREENED: Final = 3  # timings of a candidate, of which the least counts
 FINALISTS: Final = 4
 ROUNDS: Final = 9
-SLOW: Final = 3.0  # times the fastest: such a finalist is timed in two rounds alone
-SLOW_ROUNDS: Final = 2
+SLOW: Final = 3.0  # times the fastest: such a finalist is timed in one round alone
 Outcome = float | Missing  # seconds, or why it does not run
 
 
@@ -63,7 +62,7 @@ class Bench(Protocol):
         ...
 
     def seconds(self, config: Config) -> float:
-        """Time of one product with a configuration that was checked."""
+        """Time of one product with a configuration that was checked, and may have been closed since."""
         ...
 
     def close(self, config: Config) -> None:
@@ -201,20 +200,13 @@ class Search:
         working = self._working()
         ranked = sorted(working, key=working.__getitem__)
         finalists = dict.fromkeys([*ranked[:FINALISTS], *(c for c in UNTUNED if c in working)])
-        seconds: dict[Config, list[float]] = {}
-        for config in finalists:
-            self.on_candidate(config)
-            try:
-                self.bench.check(config)
-                seconds[config] = []
-            except WattstepError as error:  # it ran before
-                self.outcomes[config] = Missing(str(error))
+        seconds: dict[Config, list[float]] = {config: [] for config in finalists}
         for number in range(ROUNDS):
-            for config in [c for c in seconds if number < SLOW_ROUNDS or _fast(seconds, c)]:
+            for config in [c for c in seconds if number == 0 or _fast(seconds, c)]:
                 self.on_candidate(config)
                 try:
                     seconds[config].append(self.bench.seconds(config))
-                except WattstepError as error:
+                except WattstepError as error:  # it ran before
                     self.outcomes[config] = Missing(str(error))
                     del seconds[config]
         for config in finalists:

@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "tune": "wattstep.cli.tune:tune",
         "schedule": "wattstep.cli.schedule:schedule",
         "daily": "wattstep.cli.daily:daily",
+        "label": "wattstep.cli.label:label",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",
         "compare": "wattstep.cli.compare:compare",

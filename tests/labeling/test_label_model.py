@@ -23,10 +23,8 @@ def test_accuracies_are_learned_from_samples_without_labels() -> None:
     model = label_model.learn(
         votes(few, accuracies, random), few, 3, votes(many, accuracies, random), np.ones(2000)
     )
-    # Twelve labels alone would be off by 0.13 in the mean.
-    learned = model.accuracies
-    assert (np.diff(learned) < 0.05).all()
-    assert np.abs(learned - accuracies).mean() < 0.08
+    # Twelve labels alone are off by the root of p (1 - p) / 12, 0.12 in the mean of the five.
+    assert np.abs(model.accuracies - accuracies).mean() < 0.08
 
 
 def test_copies_of_one_heuristic_do_not_outvote_the_others() -> None:

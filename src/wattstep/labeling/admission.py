@@ -20,6 +20,7 @@ from wattstep.labeling.heuristics import (
 
 FALSE_DISCOVERIES = 0.1
 COVERAGE_POWER = 0.25  # to which coverage counts beside accuracy
+WORSE_AT = 0.2  # level of the test of being worse than another heuristic
 LEAST_DIFFERENCE = 0.02  # of votes, from which two heuristics are two
 
 
@@ -121,27 +122,27 @@ def _better_than_guessing(votes: Ints, codes: Ints) -> Bools:
 
 
 def _adding(votes: Ints, codes: Ints, among: Ints, most: int) -> list[int]:
-    """Candidates, the one first that is right and votes most often, without those that say what another says.
+    """Candidates, the one first that is right and votes most often, without those that add nothing.
 
-    A candidate adds if it votes on labeled samples on which none before it does, or differs from each before it
-    on more than one in fifty of the samples on which both vote.
+    A candidate adds if it votes on labeled samples on which none before it does. Otherwise it must be no worse
+    than each before it (a sign test over samples on which both vote), and say something else on more than one
+    in fifty of them.
     """
     voted = votes >= 0
-    right = (voted & (votes == codes[:, None])).sum(axis=0)
-    accuracy = (right + 1) / (voted.sum(axis=0) + 2)
+    right = voted & (votes == codes[:, None])
+    accuracy = (right.sum(axis=0) + 1) / (voted.sum(axis=0) + 2)
     value = accuracy * voted.mean(axis=0) ** COVERAGE_POWER
     chosen: list[int] = []
     covered = np.zeros(len(codes), dtype=bool)
     for n in sorted(map(int, among), key=lambda n: (-value[n], n)):
         if len(chosen) == most:
             break
-        new = bool((voted[:, n] & ~covered).any())
-        if new or not any(_says_the_same(votes[:, n], votes[:, other]) for other in chosen):
+        both = voted[:, [n]] & voted[:, chosen]
+        same = (both & (votes[:, [n]] != votes[:, chosen])).sum(axis=0) <= LEAST_DIFFERENCE * both.sum(axis=0)
+        better = (both & right[:, chosen] & ~right[:, [n]]).sum(axis=0)
+        worse = (both & right[:, [n]] & ~right[:, chosen]).sum(axis=0)
+        p = np.where(better > 0, special.bdtrc(better - 1.0, better + worse, 0.5), 1.0)
+        if (voted[:, n] & ~covered).any() or not (same | (p <= WORSE_AT)).any():
             chosen.append(n)
             covered |= voted[:, n]
     return chosen
-
-
-def _says_the_same(one: Ints, other: Ints) -> bool:
-    both = (one >= 0) & (other >= 0)
-    return bool(both.any() and (one[both] != other[both]).mean() <= LEAST_DIFFERENCE)

@@ -23,10 +23,12 @@ FIRST_LOOK = 32  # samples after which the graph is built again for the first ti
 GROWTH = 1.5  # of what was seen, until the next time
 LONGEST = 32  # memories, until the next time at the latest
 REGENERATES = 1.3  # growth of the labeled set from which heuristics are made anew
+CONNECTS = 0.1  # of it, in further labels, from which the graph is built again
 LEAST_TAUGHT = 50  # recent samples from which the student learns
 STUDENT = 0.75  # its part of the probabilities, beside the label model's
 CLIP = 8.0  # standard deviations
 LEARNS_RATE = 100  # values from which a rate before a change is learned
+LEAST_OF_NEW = 0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
 STRANGE = 0.2  # p-values whose share is watched by class
 MOST_CONCEPTS, MOST_ARCHIVED = 4, 32
 UNLABELED_ALARMS, LABELED_ALARMS = 1e-5, 1e-3  # false ones a sample
@@ -78,6 +80,8 @@ class Engine:
         labeled, recent: Samples in memory.
         random: Draws whatever is drawn.
         seen: Samples without labels so far.
+        made_from, taught, connected_with: Labeled samples that the heuristics were made from, that came since, and
+            that had come when the graph was built.
         ...: The rest is made from these.
     """
 
@@ -92,6 +96,8 @@ class Engine:
     next_look: int = FIRST_LOOK
     last_look: int = 0
     made_from: int = 0
+    taught: int = 0
+    connected_with: int = 0
     center: Floats = field(default_factory=lambda: np.zeros(0))
     scale: Floats = field(default_factory=lambda: np.ones(0))
     heuristics: list[Heuristic] = field(default_factory=list)
@@ -121,7 +127,7 @@ class Engine:
         )  # fmt: skip
         self.heuristics = made.heuristics
         self.labeled.symbols = made.symbols
-        self.made_from = len(self.labeled.codes)
+        self.made_from, self.taught = len(self.labeled.codes), 0
         self.connect()
 
     def connect(self) -> None:
@@ -129,7 +135,7 @@ class Engine:
         if self._connected_with_new_class():
             self._connected_with_new_class()
         self._begin_watching()
-        self.last_look = self.seen
+        self.last_look, self.connected_with = self.seen, self.taught
         grown = int(self.seen * GROWTH)
         self.next_look = max(
             self.seen + FIRST_LOOK, min(grown, self.seen + LONGEST * self.settings.memory)
@@ -152,7 +158,8 @@ class Engine:
         self.ellipsoids = ellipsoids.fit(self._standard(self.labeled.x), self.labeled.codes)
         surprise = self._surprise(own.surprise[first:], standard)
         self.test = novelty.learn(
-            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]), surprise
+            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]), surprise,
+            self.settings.false_alarm,
         )
         p = self.test.p_values(self.test.score(surprise))
         self.model = label_model.learn(
@@ -164,11 +171,9 @@ class Engine:
         self._teach_student(standard, own.masses[first:], self.test.probability_known(p))
         if self.test.prevalence == 1.0:
             return False
-        unknown = self._is_unknown(p)
+        unknown = p <= self.test.level
         cores = [self._space(self._standard(each.core)) for each in self.discovery.clusters]
-        return self.discovery.look(
-            recent[unknown], self.recent.x[unknown], len(recent), cores
-        )
+        return self.discovery.look(recent, self.recent.x, unknown, cores)
 
     def _surprise(self, of_graph: Floats, standard: Floats) -> Floats:
         """All surprises of samples, shape (n, 4)."""
@@ -243,26 +248,19 @@ class Engine:
         votes = votes_in(symbols)
         probability = classes.max(axis=1) * self.test.probability_known(p)
         unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)
-        status = np.where(self._is_unknown(p), UNKNOWN, LABELED)
+        status = np.where(p <= self.test.level, UNKNOWN, LABELED)
         status = np.where((status == LABELED) & unsure, ABSTAINED, status)
         return Judged(
             status=status, classes=classes, probability=probability, p_value=p, score=score,
             cluster=self._clusters(placed, status == UNKNOWN), votes=votes,
         )  # fmt: skip
 
-    def _is_unknown(self, p: Floats) -> Bools:
-        """Unknown by the test, unless the sample is of a known class more likely than not."""
-        assert self.test is not None
-        unknown: Bools = (p <= self.settings.false_alarm) & (
-            (self.test.probability_known(p) < 0.5) | (len(self.recent.x) < novelty.LEAST_RECENT)
-        )
-        return unknown
-
     def _clusters(self, placed: Placed, unknown: Bools) -> Ints:
         new = placed.masses[:, self.classes :]
         if not new.shape[1]:
             return np.full(len(unknown), ABSTAINS)
-        likely = new.max(axis=1) > placed.masses[:, : self.classes].sum(axis=1)
+        known = placed.masses[:, : self.classes].sum(axis=1)
+        likely = new.max(axis=1) > LEAST_OF_NEW * known
         return np.where(unknown & likely, new.argmax(axis=1), ABSTAINS)
 
     def take(self, x: Floats) -> Judged:
@@ -350,17 +348,16 @@ class Engine:
         observed = np.column_stack([judged.votes >= 0, np.ones(len(x), dtype=bool)])
         alarms = self.errors.see(wrong, observed)
         self.labeled.add(x, codes, self._symbols(self._standard(x)))
+        self.taught += len(x)
         if alarms[-1]:
             self._change_concept(int(self.errors.since[-1]))
         elif alarms.any():
             self.errors = None
             self.generate()
-        elif len(self.labeled.codes) >= REGENERATES * self.made_from or (
-            len(self.labeled.codes) == self.labeled.most and alarms.any()
-        ):
+        elif self.taught >= (REGENERATES - 1) * self.made_from:
             self._recognise()
             self.generate()
-        else:
+        elif self.taught - self.connected_with >= CONNECTS * self.made_from:
             self.connect()
 
     def _change_concept(self, since: int) -> None:

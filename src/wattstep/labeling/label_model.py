@@ -16,7 +16,6 @@ from wattstep.labeling.arrays import Floats, Ints, one_hot, softmax
 from wattstep.labeling.heuristics import LEVELS, votes_in
 
 ROUNDS = 8  # of expectation and maximization
-PRIOR_DEPENDENCE = 0.3
 CONCENTRATION = 6.0  # pseudo-samples of a heuristic's mean behaviour in that on each class
 RECENT_WEIGHT = 2.0  # what unlabeled samples may count together, as a multiple of the labeled ones
 COLDEST, HOTTEST = 0.2, 5.0
@@ -119,9 +118,10 @@ def _maximized(counts: Floats, sizes: Floats, voices: Floats) -> LabelModel:
 
 
 def _voices(symbols: Ints, posterior: Floats) -> Floats:
-    """How much of a voice each heuristic has: one over the root of how many err where it does, shape (h,).
+    """How much of a voice each heuristic has: one over how many err where it does, itself among them, shape (h,).
 
-    The root, because errors that samples have in common, being hard ones, are no dependence of heuristics.
+    Samples that are hard for all make errors that heuristics have in common without depending on each other:
+    the correlation that three in four pairs have at least is taken for that, and does not count.
     """
     votes = votes_in(symbols)
     voted = votes >= 0
@@ -131,10 +131,13 @@ def _voices(symbols: Ints, posterior: Floats) -> Floats:
     both = voted.astype(float).T @ voted
     products = centered.T @ centered
     spreads = np.sqrt(np.diag(products) / counts)
-    # Held to a weak dependence by one sample's worth.
-    correlations = (products + PRIOR_DEPENDENCE) / (np.outer(spreads, spreads) * both + 1)
+    correlations = products / (np.outer(spreads, spreads) * both + 1)
     np.fill_diagonal(correlations, 0)
-    voices: Floats = 1 / np.sqrt(1 + correlations.clip(0, 1).sum(axis=1))
+    pairs = correlations[np.triu_indices(len(correlations), 1)].clip(0, 0.9)
+    common = float(np.quantile(pairs, 0.25)) if len(pairs) else 0.0
+    beyond = ((correlations - common) / (1 - common)).clip(0, 1)
+    np.fill_diagonal(beyond, 0)
+    voices: Floats = 1 / (1 + beyond.sum(axis=1))
     return voices
 
 

@@ -2,8 +2,8 @@
 
 The score is a weighted sum of a sample's surprises, each standardized by those of the labeled samples, left out
 in turn. Its rank among the labeled samples' scores is the p-value (Vovk et al. 2005). The p-values of samples
-without labels are a mixture: even ones of known classes, and small ones (Pounds and Morris 2003); that gives
-P(known | score), and spares samples that the test alone would call unknown where hardly any is.
+without labels are a mixture of even ones, of known classes, and small ones (Pounds and Morris 2003): that gives
+P(known | p), and a stricter level where the stated one would call more known samples unknown than unknown ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from wattstep.labeling.arrays import TINY, Floats
 WEIGHTS = (2.0, 1.0, 0.25, 1.0)
 LEAST_SURPRISE = 4.0  # standard deviations below the mean that count
 LEAST_RECENT = 20  # samples without labels from which a share of unknown ones is estimated
-STEEPNESSES = (0.05, 0.1, 0.15, 0.2, 0.25)
-SHARES = np.linspace(0.05, 1.0, 96)
+STEEPNESS = 0.1  # p-values of unknown samples have the density STEEPNESS * p ** (STEEPNESS - 1)
+SMALL = 0.05  # p-values by which unknown samples are counted
+MOST_HALVINGS = 4  # of the stated rate of false alarms
 LEAST_P = 0.002  # finer ones rest on an assumed tail
-EFFECTIVE = 10.0  # samples without labels that count, for each labeled one
-PRIOR_KNOWN = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +34,14 @@ class Novelty:
         means, spreads: Of the labeled samples' surprises, shape (4,).
         scores: Of the labeled samples, each left out, ascending, shape (m,).
         prevalence: Share of known samples among those without labels.
-        steepness: Of the p-values of unknown samples: their density is steepness * p ** (steepness - 1).
+        level: At this p-value and below samples are unknown.
     """
 
     means: Floats
     spreads: Floats
     scores: Floats
     prevalence: float
-    steepness: float
+    level: float
 
     def score(self, surprise: Floats) -> Floats:
         """More is stranger, shape (n,)."""
@@ -74,29 +73,31 @@ class Novelty:
 
     def probability_known(self, p: Floats) -> Floats:
         """P(of a class that has labels), given the p-value, shape (n,)."""
-        unknown = self.steepness * np.maximum(p, LEAST_P) ** (self.steepness - 1)
+        unknown = STEEPNESS * np.maximum(p, LEAST_P) ** (STEEPNESS - 1)
         known: Floats = self.prevalence / (
             self.prevalence + (1 - self.prevalence) * np.maximum(unknown, TINY)
         )
         return known
 
 
-def learn(labeled: Floats, recent: Floats) -> Novelty:
+def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
     """The test from surprises.
 
     Args:
         labeled: Of labeled samples, each left out in turn, shape (m, 4).
         recent: Of samples without labels, shape (u, 4).
+        false_alarm: Share of known samples that may be called unknown at most.
     """
     means, spreads = labeled.mean(axis=0), np.maximum(labeled.std(axis=0), 0.1)
     test = Novelty(
         means=means, spreads=spreads, scores=np.sort(_score(labeled, means, spreads)),
-        prevalence=1.0, steepness=STEEPNESSES[0],
+        prevalence=1.0, level=false_alarm,
     )  # fmt: skip
     if len(recent) < LEAST_RECENT:
         return test
-    prevalence, steepness = _mixture(test.p_values(test.score(recent)), len(labeled))
-    return replace(test, prevalence=prevalence, steepness=steepness)
+    p = test.p_values(test.score(recent))
+    prevalence = _prevalence(p, len(labeled))
+    return replace(test, prevalence=prevalence, level=_level(p, prevalence, false_alarm))
 
 
 def _score(surprise: Floats, means: Floats, spreads: Floats) -> Floats:
@@ -105,19 +106,29 @@ def _score(surprise: Floats, means: Floats, spreads: Floats) -> Floats:
     return score
 
 
-def _mixture(p: Floats, labeled: int) -> tuple[float, float]:
-    """Share of known samples and steepness under which p-values are likeliest, over a grid.
+def _prevalence(p: Floats, labeled: int) -> float:
+    """Share of known samples, from how many p-values are small beyond those that known samples have.
 
-    p-values rest on few labeled samples: many of them tell no more than some times as many as those. A few
-    known samples are assumed beside them.
+    All are, unless that is more than a standard error: labeled samples, being few, may happen to lie closer
+    together than others of their classes.
     """
-    p = np.maximum(p, LEAST_P)
-    weight = min(1.0, EFFECTIVE * labeled / len(p))
-    best, chosen = -np.inf, (1.0, STEEPNESSES[0])
-    for steepness in STEEPNESSES:
-        unknown = steepness * p ** (steepness - 1)
-        for share in SHARES:
-            value = weight * np.log(share + (1 - share) * unknown).sum() + PRIOR_KNOWN * np.log(share)
-            if value > best:
-                best, chosen = float(value), (float(share), float(steepness))
-    return chosen
+    error = np.sqrt(SMALL * (1 - SMALL) * (1 / labeled + 1 / len(p)))
+    excess = float((p <= SMALL).mean()) - SMALL
+    if excess <= error:
+        return 1.0
+    return float(np.clip(1 - excess / (SMALL**STEEPNESS - SMALL), 0.05, 1.0))
+
+
+def _level(p: Floats, prevalence: float, most: float) -> float:
+    """The p-value at or below which unknown samples are more than known ones: the stated rate or less.
+
+    Halved as long as, between the half and the whole, there are no more than twice as many samples as known
+    ones alone would be.
+    """
+    level = most
+    for _ in range(MOST_HALVINGS):
+        between = ((p > level / 2) & (p <= level)).mean()
+        if between > 2 * prevalence * level / 2:
+            break
+        level /= 2
+    return level

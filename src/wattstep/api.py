@@ -649,6 +649,7 @@ def sweep(
     *,
     threads: Sequence[int | None] = (None,),
     precisions: Sequence[str] = ("fp32",),
+    engines: Sequence[str] = ("torch",),
     repeats: int = 1,
     memory_limit: str | None = None,
     cooldown: str = "auto",
@@ -666,6 +667,7 @@ def sweep(
         batches: Samples of one forward pass.
         threads: Of an operation; None: the framework's choice.
         precisions: "fp32", "bf16", "amp".
+        engines: Frameworks, as `wattstep engines` lists them.
         repeats: Rounds of all combinations, one after the other.
         memory_limit: Of each training process, e.g. "8GiB".
         cooldown: Between trainings: "auto", "none", or seconds.
@@ -683,7 +685,7 @@ def sweep(
     """
     from wattstep import workloads as suite
     from wattstep.sweep.folder import SweepFolder, load_sweep
-    from wattstep.sweep.plan import SweepPlan
+    from wattstep.sweep.plan import ONE_ENGINE, SweepPlan
     from wattstep.sweep.sweep import sweep_here
     from wattstep.train.child.limits import parse_size
     from wattstep.train.child.local_machine import this_machine
@@ -693,13 +695,16 @@ def sweep(
         raise InvalidValueError("there is nothing to sweep: give workloads", id="nothing-to-sweep")
     for name in names:
         suite.check_name(name)
-    shared = {"least_steps": SWEEP_STEPS, "trace": "none", **settings}
+    shared = {
+        "least_steps": SWEEP_STEPS, "trace": "none", "engine": next(iter(engines), "torch"), **settings
+    }  # fmt: skip
     plan = SweepPlan(
         settings=_settings(workload=names[0], **shared),
         workloads=names,
         batches=tuple(batches),
         threads=tuple(threads),
         precisions=tuple(precisions),
+        engines=tuple(engines) if len(engines) > 1 else ONE_ENGINE,
         repeats=repeats,
         memory_limit=None if memory_limit is None else parse_size(memory_limit),
         cooldown=cooldown,

@@ -220,6 +220,8 @@ BAD: dict[str, tuple[Any, ...]] = {
     "model": ({"parameters": HUGE}, {"parameters": -1}, {"layers": [{"of": math.nan}]}),
     "options": ({"exclude": 5}, {"until": ["loss"]}, {"accumulate": 0}, {"rate": -math.inf}),
     "conditions": ({"ambient": 21}, {"ambient": {"value": "warm"}}, {"x": HUGE}),
+    "schedule": ({"policy": 3}, {"cores": 0}, {"updates": [{"tasks": 1}]}, {"predicted": {"value": -1.0}},
+                 {"interference": [{"kind": "a"}]}, {"times": "guessed"}, {"bound_s": math.inf}),
     "asked": ({"steps": -3}, {"seconds": math.inf}),
     "power_model": ({}, {"name": "vcpu"}, 3),
     "data": ({"name": "MNIST"}, {**asdict(A_SET), "samples": -1}, {**asdict(A_SET), "stand_in": 1}),

@@ -140,8 +140,10 @@ def record(checks: Mapping[str, Check], optional: Collection[str] = ()) -> Check
     """A check for a mapping with these entries and no others; optional ones may be missing."""
 
     def check_all(value: Any) -> dict[str, Any]:
-        if not isinstance(value, Mapping) or not value.keys() <= checks.keys():
+        if not isinstance(value, Mapping):
             raise ValueError(f"{shown(value)} is no mapping of {', '.join(checks)}")
+        if strange := value.keys() - checks.keys():
+            raise ValueError(f"{min(map(shown, strange))} is none of {', '.join(checks)}")
         if lacking := checks.keys() - value.keys() - set(optional):
             raise ValueError(f"{min(lacking)} is missing")
         return {name: named(name, checks[name], entry) for name, entry in value.items()}

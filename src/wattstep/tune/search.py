@@ -457,11 +457,11 @@ class Search:
             measured(each, rounds[each], rounds[DEFAULT], self._goal) for each in (DEFAULT, *left)
         ]
         # The first that is left was named before the verdict: another one's luck is no reason.
-        first = figures[1] if left else None
-        better = first is not None and first.ratio.high is not None and first.ratio.high < 1
+        named = figures[1] if left else None
+        better = named is not None and named.ratio.high is not None and named.ratio.high < 1
         return Tuned(
             goal=self._goal,
-            chosen=first if better else None,
+            chosen=named if better else None,
             measured=tuple(figures),
             seen={each: math.exp(self._against_default(each)) for each in self._scores},
             refused=dict(self._refused),

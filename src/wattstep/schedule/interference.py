@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.schedule.placing import Costs, Start, State, along_the_clock
 from wattstep.schedule.tasks import Schedule, TaskGraph
+from wattstep.schema.arrays import FloatArray
 
 LEAST_S: Final = 2e-5  # beside a kind, all tasks of another together: less says nothing of the two
 LEAST_TASKS: Final = 2
@@ -68,7 +69,7 @@ def factors(
         lasted = end_s[number] - begin_s[number]
         if lasted > 0 and beside[number].sum() >= LEAST_PART * lasted:
             rows[task.kind].append(number)
-    told = {}
+    told: dict[tuple[str, str], float] = {}
     for kind, numbers in rows.items():
         overlaps = beside[numbers]
         used = [
@@ -79,9 +80,9 @@ def factors(
         if not used:
             continue
         alone = np.array([alone_s[number] for number in numbers])
-        lasted = np.array([end_s[number] - begin_s[number] for number in numbers])
+        spans = np.array([end_s[number] - begin_s[number] for number in numbers])
         # What ran beside kinds of which too little is known counts as alone.
-        own = alone - (lasted - overlaps[:, used].sum(axis=1))
+        own = alone - (spans - overlaps[:, used].sum(axis=1))
         weight = 1 / np.sqrt(np.maximum(alone, 1e-9))
         paces = lsq_linear(
             overlaps[:, used] * weight[:, None], own * weight, bounds=(SLOWEST, FASTEST)
@@ -94,7 +95,7 @@ def factors(
 
 def _beside(
     graph: TaskGraph, begin_s: Sequence[float], end_s: Sequence[float], column: Mapping[str, int]
-) -> np.ndarray:
+) -> FloatArray:
     """Seconds that each task ran beside one of each kind, shape (n, kinds)."""
     beside = np.zeros((len(graph.tasks), len(column)))
     running: list[int] = []

@@ -24,11 +24,12 @@ def cores_of(teams: Sequence[Team], columns: Mapping[str, Names]) -> IntArray:
         (team["name"], team["layer"], team["phase"], team["shapes"]): team["cores"]
         for team in teams
     }
-    key = np.zeros(len(columns["name"].code), np.int64)
-    for name in COLUMNS:
-        key = key * len(columns[name].texts) + columns[name].code
+    name, layer, phase, shapes = (columns[each] for each in COLUMNS)
+    key = np.zeros(len(name.code), np.int64)
+    for each in (name, layer, phase, shapes):
+        key = key * len(each.texts) + each.code
     _, first, of_row = np.unique(key, return_index=True, return_inverse=True)
-    looks = [tuple(columns[name].of(row) for name in COLUMNS) for row in first.tolist()]
-    own = np.array([cores.get(look, 1) for look in looks], np.int64)  # type: ignore[call-overload]
+    looks = ((name.of(n), layer.of(n), phase.of(n), shapes.of(n)) for n in first.tolist())
+    own = np.array([cores.get(look, 1) for look in looks], np.int64)
     counts: IntArray = own[of_row]
     return counts

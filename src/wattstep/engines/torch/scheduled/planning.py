@@ -169,7 +169,13 @@ class Planner:
         facts["handover_s"] = self._times.handover_s()
         kinds = {task.kind for each in studies for task in each.graph.tasks}
         facts["interference"] = [
-            {"kind": kind, "beside": other, **factor._asdict()}
+            {
+                "kind": kind,
+                "beside": other,
+                "value": factor.value,
+                "low": factor.low,
+                "high": factor.high,
+            }
             for (kind, other), factor in self._times.pairs().items()
             if kind in kinds and other in kinds
         ]

@@ -26,7 +26,7 @@ class BuildError(DeviceFaultError):
 
 def source(file: str) -> str:
     """The package's `kernels/<file>.cl`."""
-    return resources.files(__package__).joinpath(KERNELS, f"{file}.cl").read_text(encoding="utf-8")
+    return (resources.files(__package__) / KERNELS / f"{file}.cl").read_text(encoding="utf-8")
 
 
 def program(opened: Opened, file: str, defines: Mapping[str, int] = NO_DEFINES) -> Any:

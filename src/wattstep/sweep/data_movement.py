@@ -95,7 +95,7 @@ class Row:
         if mine.value is None or cpu.value is None:
             return missing("ratio", mine.reason or cpu.reason or "not known")
         known = (mine.low, mine.high, cpu.low, cpu.high)
-        ends = {}
+        ends: dict[str, Any] = {}
         if all(each is not None for each in known):
             low, high, of_cpu_low, of_cpu_high = (float(each or 0.0) for each in known)
             ends = {
@@ -277,7 +277,7 @@ def _cell(run: Run, flops: Figure) -> Cell:
 def _rate(flops: Figure, step: Figure) -> Figure:
     if flops.value is None or step.value is None:
         return missing("FLOP/s", flops.reason or step.reason or "not known")
-    ends = {}
+    ends: dict[str, Any] = {}
     if step.low is not None and step.high is not None:
         ends = {
             "low": flops.value / step.high, "high": flops.value / step.low,

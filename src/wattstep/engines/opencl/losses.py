@@ -16,13 +16,14 @@ IGNORED: Final = -100
 
 def cross_entropy(lowering: Lowering, node: Node) -> None:
     """Of scores (samples, classes) and the classes that are right."""
-    _, _, weight, reduction, ignored, smoothing = [*node["args"], *_USUAL[len(node["args"]) - 2 :]]
+    given = node["args"]
+    weight, reduction, _, smoothing = [*given[2:], *_USUAL[len(given) - 2 :]]
     if weight is not None or reduction != MEAN or smoothing:
         raise Refusal(node, "with weights or smoothing, or without a mean")
     scores = lowering.given(node, 0)
     if len(scores.shape) != 2:
         raise Refusal(node, f"of scores {scores.shape}, only of (samples, classes)")
-    del ignored  # the trainer takes no target that is none of the classes
+    # What is to be ignored is never there: the trainer takes no target that is none of the classes.
     _loss(lowering, node, "cross_entropy", *scores.shape)
 
 

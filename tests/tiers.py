@@ -111,6 +111,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
         "matrix": "every command on recorded runs",
+        "opencl/test_ceilings_here.py": "measures a device through the command line",
         "predicting/test_like_runs.py": "captures networks",
         "predicting/test_module.py": "captures networks",
         "planning/test_study.py::test_workers_give_the_same": "a Dask cluster",

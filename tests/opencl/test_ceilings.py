@@ -44,7 +44,12 @@ def task(name: str) -> dict[str, str]:
 
 
 def test_rows_and_notes_of_one_process_become_tables() -> None:
-    news = [BEGIN, task(TASKS[0]), {"table": "products", "row": ROW.to_dict()}, {"note": "so it is"}]
+    news = [
+        BEGIN,
+        task(TASKS[0]),
+        {"table": "products", "row": ROW.to_dict()},
+        {"note": "so it is"},
+    ]
     told: list[str] = []
     run = Processes(([*news, {"stage": "copies"}, {"stage": "copies"}], ""))
     found = measure(None, 13.0, host={"cpu": "this"}, tell=told.append, run=run)

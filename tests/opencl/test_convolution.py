@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from tests.refusals import refused
 
-from wattstep.opencl.convolution import BLOCKED, DIRECT, PATCHES, WAYS, WINOGRAD, Convolution, Geometry
+from wattstep.opencl.convolution import (
+    BLOCKED,
+    DIRECT,
+    PATCHES,
+    WAYS,
+    WINOGRAD,
+    Convolution,
+    Geometry,
+)
 from wattstep.opencl.device import Opened
 from wattstep.opencl.measuring import convolved
 

@@ -60,7 +60,7 @@ def test_no_platform_is_refused_with_what_to_install(
 def test_the_real_device_has_its_limits(opened: Opened) -> None:
     device = opened.device
     assert device.number == 0
-    assert 1 <= device.largest_group
+    assert device.largest_group >= 1
     assert 0 < device.largest_buffer <= device.memory
     assert device.facts()["name"] == device.name
     assert device.driver in device.key

@@ -56,7 +56,9 @@ def product(
     )
     # Without beta C is not read: NaN would stay NaN.
     held = c if beta else np.full((m, n), np.nan)
-    buffers = [opened.upload(x) for x in (a.T if trans_a else a, b.T if trans_b else b, held, added)]
+    buffers = [
+        opened.upload(x) for x in (a.T if trans_a else a, b.T if trans_b else b, held, added)
+    ]
     events = gemm(
         opened.queue, *buffers[:3], alpha=alpha, beta=beta, bias=buffers[3] if bias else None
     )
@@ -103,7 +105,10 @@ def test_a_bias_that_was_not_announced_is_refused(opened: Opened) -> None:
     [
         (Config(kind=REGISTERS, x=32, y=32), "opencl-work-group"),
         (Config(kind=REGISTERS, x=1, y=512), "opencl-work-group"),
-        (Config(kind=BLOCKED, x=16, y=16, rows=8, width=8, depth=32), "opencl-local-memory"),
+        (
+            Config(kind=BLOCKED, x=16, y=16, rows=8, vectors=2, width=8, depth=32),
+            "opencl-local-memory",
+        ),
     ],
 )
 def test_what_is_larger_than_the_device_is_refused(device: Device, config: Config, id: str) -> None:

@@ -42,7 +42,9 @@ def test_what_is_found_later_takes_its_place(device: Device) -> None:
 
 
 @pytest.mark.parametrize("other", [{"driver": "2.2"}, {"name": "Mali-G57"}, {"target": "haswell"}])
-def test_another_driver_or_device_knows_nothing_of_it(device: Device, other: dict[str, str]) -> None:
+def test_another_driver_or_device_knows_nothing_of_it(
+    device: Device, other: dict[str, str]
+) -> None:
     remember(device, [tuned((64, 64, 64))])
     assert read(made_device(**other)) == []
 
@@ -61,7 +63,10 @@ def test_a_device_that_shrank_takes_the_default(device: Device) -> None:
         lambda document: json.dumps({**document, "schema": 2}),
         lambda document: json.dumps({**document, "device": "another"}),
         lambda document: json.dumps(
-            {**document, "products": [{**document["products"][0], "config": {"kind": "__import__"}}]}
+            {
+                **document,
+                "products": [{**document["products"][0], "config": {"kind": "__import__"}}],
+            }
         ),
         lambda document: json.dumps(
             {

@@ -74,7 +74,9 @@ def ceilings(
     ] = "cpu",
     retune: Annotated[
         bool,
-        typer.Option("--retune", help="OpenCL: search for kernels again, as if none were remembered."),
+        typer.Option(
+            "--retune", help="OpenCL: search for kernels again, as if none were remembered."
+        ),
     ] = False,
     full: Full = False,
     json: Json = False,
@@ -83,7 +85,15 @@ def ceilings(
     """Measure what this machine can do at most; `explain` sets operations against it."""
     if processor != "cpu":
         _refuse_beside(processor, threads=threads, of_run=of_run, engine=engine, add=add)
-        _measure_device(processor, OPENCL_SECONDS if seconds is None else seconds, retune, out, full, json, quiet)
+        _measure_device(
+            processor,
+            OPENCL_SECONDS if seconds is None else seconds,
+            retune,
+            out,
+            full,
+            json,
+            quiet,
+        )
         return
     seconds = SECONDS if seconds is None else seconds
     measured = _added(add) if add is not None else _wanted(threads, of_run, engine, seconds, quiet)

@@ -179,9 +179,7 @@ def measure(
         asking.ended(run(ENTRY, [json.dumps(request)], asking.hear, silent_s))
     target = asking.device.get("target")
     if target:
-        asking.notes.insert(
-            0, f"PoCL's compiler does not know this CPU, and was told {target}"
-        )
+        asking.notes.insert(0, f"PoCL's compiler does not know this CPU, and was told {target}")
     return DeviceCeilings(
         created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         device=asking.device,

@@ -11,7 +11,9 @@ from wattstep.errors import DeviceFaultError
 from wattstep.schema.extras import require
 
 MARKS: Final = 16  # of an anchor: what the tightest on either side leave
-DRIFT: Final = 500e-6  # by which clocks may go apart where their rate is not known: NTP slews so much
+DRIFT: Final = (
+    500e-6  # by which clocks may go apart where their rate is not known: NTP slews so much
+)
 
 
 class Stamps(NamedTuple):

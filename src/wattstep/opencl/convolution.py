@@ -51,7 +51,11 @@ class Geometry:
 
     def __post_init__(self) -> None:
         least = min(self.batch, self.channels, self.height, self.width, self.filters, self.size)
-        if min(least, self.stride) < 1 or self.padding < 0 or min(self.out_height, self.out_width) < 1:
+        if (
+            min(least, self.stride) < 1
+            or self.padding < 0
+            or min(self.out_height, self.out_width) < 1
+        ):
             raise InvalidValueError(f"no convolution: {self}", id="out-of-range")
         if max(self.images, self.outputs, self.patches, self.weights) > LARGEST:
             raise InvalidValueError(f"more elements than kernels count: {self}", id="out-of-range")

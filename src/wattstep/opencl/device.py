@@ -83,7 +83,9 @@ def find_devices() -> list[Device]:
         MissingPartError: pyopencl is not installed, or there is no platform with a device.
     """
     cl = require("pyopencl")
-    handles = [(platform, handle) for platform in _platforms(cl) for handle in _handles(cl, platform)]
+    handles = [
+        (platform, handle) for platform in _platforms(cl) for handle in _handles(cl, platform)
+    ]
     if not handles:
         raise MissingPartError(
             'no OpenCL device: install the driver of the GPU, or pip install "wattstep[opencl]", '

@@ -156,7 +156,9 @@ class Gemm:
             for packing, panel, count in self._panels:
                 _set(packing, 3, a, at_a, b, at_b, panel)
                 events.append(
-                    cl.enqueue_nd_range_kernel(queue, packing, (count,), None, wait_for=events[:before])
+                    cl.enqueue_nd_range_kernel(
+                        queue, packing, (count,), None, wait_for=events[:before]
+                    )
                 )
             operands = [panel for _, panel, _ in self._panels] or [a, at_a, b, at_b]
             rest = (c, at_c, self._none if bias is None else bias)

@@ -13,9 +13,8 @@ from wattstep.errors import DeviceFaultError, WattstepError
 from wattstep.opencl.bench import ROUNDING, GemmBench
 from wattstep.opencl.clock import EventClock, stamps
 from wattstep.opencl.config import KINDS, Config
-from wattstep.opencl.convolution import PATCHES, WAYS, WINOGRAD, Convolution, Geometry
+from wattstep.opencl.convolution import WAYS, WINOGRAD, Convolution, Geometry
 from wattstep.opencl.device import FLOAT, Opened, faults
-from wattstep.opencl.gemm import Gemm
 from wattstep.opencl.program import kernel
 from wattstep.opencl.remembered import Tuned, exact, recall, remember
 from wattstep.opencl.timing import EVENTS, Work, gain, host_work, in_turns, rate
@@ -29,7 +28,9 @@ TUNED: Final = "tuned"
 NUMPY: Final = "NumPy"
 FLOPS: Final = "FLOP/s"
 BYTES: Final = "B/s"
-MOST_UNTUNED: Final = 1024**3  # m n k up to which kernels without tuning are timed: the naive takes seconds
+MOST_UNTUNED: Final = (
+    1024**3
+)  # m n k up to which kernels without tuning are timed: the naive takes seconds
 LAUNCHES: Final = 200
 ROW_OF_LAUNCHES: Final = 100
 COPIES: Final = (4096, 65_536, 1 << 20, 1 << 24, 1 << 26)
@@ -195,9 +196,7 @@ class Measurement:
             bench.release()
 
     def _timed_product(self, product: Product, bench: GemmBench) -> None:
-        tuned = recall(
-            self.opened.device, product.shape, product.trans_a, product.trans_b
-        )
+        tuned = recall(self.opened.device, product.shape, product.trans_a, product.trans_b)
         m, n, k = product.shape
         untuned = UNTUNED if m * n * k <= MOST_UNTUNED else ()
         configs = {**{config.kind: config for config in untuned}, TUNED: tuned}
@@ -251,7 +250,11 @@ class Measurement:
         images = numbers.standard_normal((g.batch, g.channels, g.height, g.width), np.float32)
         weights = numbers.standard_normal((g.filters, g.channels, g.size, g.size), np.float32)
         opened = self.opened
-        buffers = [opened.upload(images), opened.upload(weights), opened.allocate(g.outputs * FLOAT)]
+        buffers = [
+            opened.upload(images),
+            opened.upload(weights),
+            opened.allocate(g.outputs * FLOAT),
+        ]
         truth = convolved(images, weights, g)
         bound = convolved(np.abs(images), np.abs(weights), g)
         made: list[Convolution] = []
@@ -497,6 +500,8 @@ def convolved(images: Any, weights: Any, geometry: Geometry) -> Any:
         for j in range(g.size):
             rows = slice(i, i + g.stride * (g.out_height - 1) + 1, g.stride)
             columns = slice(j, j + g.stride * (g.out_width - 1) + 1, g.stride)
-            part = np.tensordot(weights[:, :, i, j].astype(np.float64), padded[:, :, rows, columns], (1, 1))
+            part = np.tensordot(
+                weights[:, :, i, j].astype(np.float64), padded[:, :, rows, columns], (1, 1)
+            )
             out += part.swapaxes(0, 1)
     return out

@@ -46,9 +46,7 @@ def program(opened: Opened, file: str, defines: Mapping[str, int] = NO_DEFINES) 
     return opened.programs[key]
 
 
-def kernel(
-    opened: Opened, file: str, name: str, defines: Mapping[str, int] = NO_DEFINES
-) -> Any:
+def kernel(opened: Opened, file: str, name: str, defines: Mapping[str, int] = NO_DEFINES) -> Any:
     """A kernel of a program of the package's; each call gives another, which holds arguments of its own.
 
     Raises:

@@ -45,9 +45,7 @@ class Tuned:
 
 def recall(device: Device, shape: Shape, trans_a: bool, trans_b: bool) -> Config:
     """The configuration that tuning found for a shape and layout, for one like it, or else a default."""
-    tuned = [
-        one for one in read(device) if (one.trans_a, one.trans_b) == (trans_a, trans_b)
-    ]
+    tuned = [one for one in read(device) if (one.trans_a, one.trans_b) == (trans_a, trans_b)]
     nearest = min(tuned, key=lambda one: _apart(one.shape, shape), default=None)
     if nearest is not None and _apart(nearest.shape, shape) <= ALIKE:
         with suppress(InvalidValueError):  # of a device that shrank, or a file from elsewhere
@@ -106,7 +104,9 @@ def _apart(one: Shape, other: Shape) -> float:
 
 
 def _path(device: Device) -> Path:
-    return cache_folder() / FOLDER / f"{hashlib.sha256(_key(device).encode()).hexdigest()[:24]}.json"
+    return (
+        cache_folder() / FOLDER / f"{hashlib.sha256(_key(device).encode()).hexdigest()[:24]}.json"
+    )
 
 
 def _key(device: Device) -> str:

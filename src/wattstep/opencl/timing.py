@@ -40,7 +40,7 @@ def in_turns(
         rounds: How many.
         alive: Called between works.
     """
-    calls = {name: 1 for name in works}
+    calls = dict.fromkeys(works, 1)
     for name, work in works.items():
         once = work(1)  # with what a first call brings with it: compiling, pages
         alive()

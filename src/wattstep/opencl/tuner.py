@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -32,7 +33,7 @@ LADDERS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     {
         "x": (1, 2, 4, 8, 16, 32),
         "y": (1, 2, 4, 8, 16, 32),
-        "rows": (1, 2, 3, 4, 6, 8, 12, 16),
+        "rows": (1, 2, 3, 4, 6, 8, 10, 12, 14, 16),
         "vectors": (1, 2, 3, 4),
         "width": (1, 2, 4, 8, 16),
         "depth": (1, 2, 4, 8, 16, 32),
@@ -40,11 +41,12 @@ LADDERS: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
 )
 MOST_SUMS: Final = 512  # floats of C that an item holds: beyond, registers spill everywhere
 NEAR: Final = 1.5  # times the fastest: only such configurations are searched around
+PATIENCE: Final = 4  # of these in a row that lead to nothing faster
+FASTER: Final = 0.99  # times as long: less is noise
 SCREENED: Final = 3  # timings of a candidate, of which the least counts
 FINALISTS: Final = 4
 ROUNDS: Final = 9
-SLOW: Final = 3.0  # times the fastest: such a finalist is timed in two rounds alone
-SLOW_ROUNDS: Final = 2
+SLOW: Final = 3.0  # times the fastest: such a finalist is timed in one round alone
 Outcome = float | Missing  # seconds, or why it does not run
 
 
@@ -60,7 +62,7 @@ class Bench(Protocol):
         ...
 
     def seconds(self, config: Config) -> float:
-        """Time of one product with a configuration that was checked."""
+        """Time of one product with a configuration that was checked, and may have been closed since."""
         ...
 
     def close(self, config: Config) -> None:
@@ -130,14 +132,22 @@ class Search:
         """
         for config in self._seeds():
             self._try(config)
+        self._climb()
+        return self._final()
+
+    def _climb(self) -> None:
+        """Searches around the fastest until that leads to nothing faster, or it is enough."""
         expanded: set[Config] = set()
-        while not self.enough() and (config := self._next(expanded)) is not None:
+        fastest, vain = math.inf, 0
+        while vain < PATIENCE and (config := self._next(expanded)) is not None:
             expanded.add(config)
             for candidate in neighbours(config, self.device):
-                self._try(candidate)
                 if self.enough():
-                    break
-        return self._final()
+                    return
+                self._try(candidate)
+            least = min(self._working().values())
+            vain = 0 if least < FASTER * fastest else vain + 1
+            fastest = min(fastest, least)
 
     def _seeds(self) -> Iterator[Config]:
         width = min(self.device.vector_width, 16)
@@ -190,20 +200,13 @@ class Search:
         working = self._working()
         ranked = sorted(working, key=working.__getitem__)
         finalists = dict.fromkeys([*ranked[:FINALISTS], *(c for c in UNTUNED if c in working)])
-        seconds: dict[Config, list[float]] = {}
-        for config in finalists:
-            self.on_candidate(config)
-            try:
-                self.bench.check(config)
-                seconds[config] = []
-            except WattstepError as error:  # it ran before
-                self.outcomes[config] = Missing(str(error))
+        seconds: dict[Config, list[float]] = {config: [] for config in finalists}
         for number in range(ROUNDS):
-            for config in [c for c in seconds if number < SLOW_ROUNDS or _fast(seconds, c)]:
+            for config in [c for c in seconds if number == 0 or _fast(seconds, c)]:
                 self.on_candidate(config)
                 try:
                     seconds[config].append(self.bench.seconds(config))
-                except WattstepError as error:
+                except WattstepError as error:  # it ran before
                     self.outcomes[config] = Missing(str(error))
                     del seconds[config]
         for config in finalists:

@@ -541,8 +541,11 @@ class Engine(Protocol):
         """
         return None
 
-    def bytes_of_tensors(self) -> int:
-        """Bytes of all tensors of this process in main memory; the framework is loaded.
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
+        """Bytes that all tensors of this process take of main memory; the framework is loaded.
+
+        Args:
+            absent: As `Meter.absent`: what was allocated and never touched takes none.
 
         Raises:
             InvalidValueError: The framework does not tell them.

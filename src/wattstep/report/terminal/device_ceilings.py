@@ -39,7 +39,11 @@ def print_device_ceilings(
         reasons |= dict.fromkeys(_reasons(table, rows))
     console.print(
         "Best of the repetitions"
-        + (", in brackets from their median to the best" if full else "; --full has all, with intervals")
+        + (
+            ", in brackets from their median to the best"
+            if full
+            else "; --full has all, with intervals"
+        )
         + ". Each product and convolution was held against float64.",
         style="dim",
     )
@@ -47,9 +51,7 @@ def print_device_ceilings(
         console.print(f" ! {plain(note)}", markup=False, highlight=False)
 
 
-def _print(
-    table: CeilingTable, rows: list[CeilingRow], full: bool, console: Console
-) -> None:
+def _print(table: CeilingTable, rows: list[CeilingRow], full: bool, console: Console) -> None:
     columns = [name for name in table.columns if any(name in row.figures for row in rows)]
     shown = Table(box=None, pad_edge=False)
     shown.add_column(Text(table.title))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from wattstep.engines.exported.aten import Node
 from wattstep.engines.opencl.lowering import Handler, Lowering, Refusal
@@ -27,7 +27,7 @@ def cross_entropy(lowering: Lowering, node: Node) -> None:
     _loss(lowering, node, "cross_entropy", *scores.shape)
 
 
-_USUAL: Final = (None, MEAN, IGNORED, 0.0)
+_USUAL: Final[Sequence[Any]] = (None, MEAN, IGNORED, 0.0)
 
 
 def squared_error(lowering: Lowering, node: Node) -> None:

@@ -1,7 +1,7 @@
 """The OpenCL engine's three modes beside torch on the same cores: time of a step, and what of it is copies.
 
     python benchmarks/opencl_engine.py [--nets mlp-16,lenet] [--batch 32] [--rounds 15] [--device 0]
-        [--output opencl-engine.md]
+        [--threads 1] [--by cpu] [--output opencl-engine.md]
 
 Each net is exported once, which holds the engine against torch in float64. Then torch and the three
 modes take blocks of steps in turn, in one process: a step is the median over all blocks. What of a
@@ -71,13 +71,16 @@ def main() -> None:
         help="cpu: CPU time of the process, for machines with other work, where all run on the CPU",
     )  # fmt: skip
     parser.add_argument("--output", type=Path)
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="of torch, and of PoCL"
+    )
     arguments = parser.parse_args()
+    os.environ["POCL_MAX_PTHREAD_COUNT"] = str(arguments.threads)  # read when PoCL is loaded
     engines.find("opencl").load()
     device = choose(arguments.device)
-    cores = len(os.sched_getaffinity(0))
     lines = [
-        f"By {arguments.by} time. {device.name} ({device.platform} {device.driver}), {device.units} compute units; torch on {cores} "
-        f"threads; batch {arguments.batch}"
+        f"By {arguments.by} time. {device.name} ({device.platform} {device.driver}), {device.units} compute units; torch on "
+        f"{arguments.threads} threads; batch {arguments.batch}"
         + ("; host and device share memory: copies are plumbing here" if device.unified else ""),
         "",
         "| net | batch | torch | "
@@ -91,11 +94,7 @@ def main() -> None:
     ]
     for net in arguments.nets.split(","):
         for batch in map(int, arguments.batch.split(",")):
-            lines.append(
-                row(
-                    net, batch, measured(net, batch, device, arguments.rounds, CLOCKS[arguments.by])
-                )
-            )
+            lines.append(row(net, batch, measured(net, batch, device, arguments)))
             print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"
     print(text)
@@ -104,7 +103,7 @@ def main() -> None:
 
 
 def measured(
-    net: str, batch: int, device: Device, rounds: int, clock: Callable[[], float]
+    net: str, batch: int, device: Device, arguments: argparse.Namespace
 ) -> dict[str, Timed]:
     """Blocks of steps of torch and of each mode, in turn."""
     workload, preparation = workloads.find(net), Preparation(batch_size=batch)
@@ -116,17 +115,15 @@ def measured(
         trainers = {
             mode: OpenClTrainer(engine, ExportedFolder(folder), device, mode) for mode in MODES
         }
-        plain = engines.find(TORCH).prepare(
-            workload, preparation, threads=len(os.sched_getaffinity(0))
-        )
+        plain = engines.find(TORCH).prepare(workload, preparation, threads=arguments.threads)
         steps: dict[str, Callable[[], float]] = {TORCH: plain.step}
         steps |= {mode: trainer.step for mode, trainer in trainers.items()}
         for step in steps.values():
             for _ in range(WARM):
                 step()
-        for _ in range(rounds):
+        for _ in range(arguments.rounds):
             for name, step in steps.items():
-                timed[name].seconds.append(block(step, clock))
+                timed[name].seconds.append(block(step, CLOCKS[arguments.by]))
         for mode, trainer in trainers.items():
             for _ in range(TRACED):
                 computing, copies = traced(trainer)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.exporting import export
+from tests.opencl.conftest import opened as opened
 from tests.refusals import refused
 
 from wattstep import workloads

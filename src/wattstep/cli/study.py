@@ -42,7 +42,7 @@ def study(
     """Train nets on the CPU and on OpenCL, with values that cross at every operation or stay."""
     from wattstep.cli.options import parse_batches
     from wattstep.cli.saying import say
-    from wattstep.sweep.data_movement import Asked
+    from wattstep.insight.compare.data_movement import Asked
     from wattstep.sweep.data_movement import study as make
 
     if what not in STUDIES:

@@ -71,7 +71,9 @@ def _texts(memory: Any, record: int) -> dict[int, str]:
     texts = {}
     memory.seek(record)
     words = memory.read(RECORD)
-    for number, (address,) in enumerate(struct.iter_unpack("=Q", words[: len(words) // WORD * WORD])):
+    for number, (address,) in enumerate(
+        struct.iter_unpack("=Q", words[: len(words) // WORD * WORD])
+    ):
         if not PAGE <= address < USER_SPACE:
             continue
         try:

@@ -86,10 +86,8 @@ def _on_host(breakdown: RunBreakdown) -> _Times:
         computes &= ~kind.named(each)
 
     def total(which: BoolArray) -> FloatArray:
-        seconds: FloatArray = np.bincount(
-            breakdown.rows.window[which], compensated.time_s[which], minlength=windows
-        )
-        return seconds
+        window, seconds = breakdown.rows.window[which], compensated.time_s[which]
+        return np.bincount(window, seconds, minlength=windows).astype(np.float64)
 
     whole = total(np.ones_like(moves)) + compensated.unattributed_s.sum(axis=1)
     return _Times(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,7 +64,7 @@ class ExportedEngine(Engine):
     series: str = ""
     extra: str
     one_thread: str = ""
-    options = ("optimizer",)
+    options: Sequence[str] = ("optimizer",)
     exports = True
 
     @property

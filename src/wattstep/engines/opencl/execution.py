@@ -77,8 +77,8 @@ class Ran:
 
 @cache
 def _source(file: str) -> str:
-    place = resources.files(__package__).joinpath("kernels", f"{file}.cl")
-    return place.read_text(encoding="utf-8")
+    folder = resources.files(__package__) / "kernels"
+    return (folder / f"{file}.cl").read_text(encoding="utf-8")
 
 
 def local_size(device: Device, size: Sequence[int], *, grouped: bool) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ class Memory:
         align = opened.device.handle.mem_base_addr_align // 8
         places = place(plan, max(align, FLOAT_BYTES)) if shared else None
         self._places = places
-        self._arena = None  # of whose parts no device gives further parts
+        self._arena: Any = None  # of whose parts no device gives further parts
         if places is not None and places.size:
             self._arena = self._allocate(FEATURES, places.size)
         for tensor in plan.tensors:
@@ -454,7 +454,7 @@ class Execution:
     def read(self, tensor: Tensor) -> Array:
         """The values of a tensor now."""
         if self.mode == COPYING and tensor in self._host:
-            return self._host[tensor].copy()
+            return np.array(self._host[tensor])
         array = np.empty(tensor.count, np.float32)
         with faults(self.opened.device):
             self._cl.enqueue_copy(self.opened.queue, array, self.memory.of(tensor))

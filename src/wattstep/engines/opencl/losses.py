@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from wattstep.engines.exported.aten import Node
 from wattstep.engines.opencl.lowering import Handler, Lowering, Refusal
@@ -16,17 +16,18 @@ IGNORED: Final = -100
 
 def cross_entropy(lowering: Lowering, node: Node) -> None:
     """Of scores (samples, classes) and the classes that are right."""
-    _, _, weight, reduction, ignored, smoothing = [*node["args"], *_USUAL[len(node["args"]) - 2 :]]
+    given = node["args"]
+    weight, reduction, _, smoothing = [*given[2:], *_USUAL[len(given) - 2 :]]
     if weight is not None or reduction != MEAN or smoothing:
         raise Refusal(node, "with weights or smoothing, or without a mean")
     scores = lowering.given(node, 0)
     if len(scores.shape) != 2:
         raise Refusal(node, f"of scores {scores.shape}, only of (samples, classes)")
-    del ignored  # the trainer takes no target that is none of the classes
+    # What is to be ignored is never there: the trainer takes no target that is none of the classes.
     _loss(lowering, node, "cross_entropy", *scores.shape)
 
 
-_USUAL: Final = (None, MEAN, IGNORED, 0.0)
+_USUAL: Final[Sequence[Any]] = (None, MEAN, IGNORED, 0.0)
 
 
 def squared_error(lowering: Lowering, node: Node) -> None:

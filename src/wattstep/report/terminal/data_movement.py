@@ -7,11 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.insight.compare.data_movement import CPU, PUBLISHED, SOURCE, WAYS, Row, Study
 from wattstep.schema.figure import Figure
 from wattstep.schema.opencl import MODES
 from wattstep.schema.sanitize import plain
 from wattstep.schema.spelling import quantity
-from wattstep.sweep.data_movement import CPU, PUBLISHED, SOURCE, WAYS, Row, Study
 
 SHARED = (
     "Host and device share their memory here: a copy is plumbing within one memory, and what it takes "

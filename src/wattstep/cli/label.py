@@ -227,7 +227,7 @@ def _show(
         write_labeling(result, page, shape)
     except OSError as error:
         raise RecordingError(
-            f"{page} cannot be written: {error.strerror or error}", id="unwritable-folder"
+            f"{page} cannot be written: {error.strerror or error}", id="labels-not-written"
         ) from error
     if as_json:
         from wattstep.report.json_document import dump

@@ -151,7 +151,7 @@ class LabelFolder:
             _write(self.path / SETTINGS, document)
         except OSError as error:
             raise InvalidValueError(
-                f"{self.path} cannot be made: {error.strerror or error}", id="unwritable-folder"
+                f"{self.path} cannot be made: {error.strerror or error}", id="unwritable-labels"
             ) from error
 
     def close(self) -> None:
@@ -278,7 +278,7 @@ def _kept(
         folder.keep(after)
     except OSError as error:
         raise RecordingError(
-            f"{folder.path} cannot be written: {error.strerror or error}", id="unwritable-folder"
+            f"{folder.path} cannot be written: {error.strerror or error}", id="labels-not-written"
         ) from error
     return after
 

@@ -198,10 +198,14 @@ def read_labeled(
         InvalidValueError: Something does not fit.
     """
     table = open_table(path)
-    if (column is None) == (labels is None):
+    if column is not None and labels is not None:
         raise InvalidValueError(
-            f"{path}: name either the column of the labels (--column) or a file of them (--labels)",
-            id="excluding-options" if column else "needs-labels",
+            f"{path}: --column and --labels both name its labels", id="excluding-options"
+        )
+    if column is None and labels is None:
+        raise InvalidValueError(
+            f"{path}: name the column of its labels (--column) or a file of them (--labels)",
+            id="needs-labels",
         )
     if column is not None and column not in table.columns:
         raise InvalidValueError(

@@ -28,7 +28,9 @@ LEAST_TAUGHT = 50  # recent samples from which the student learns
 STUDENT = 0.75  # its part of the probabilities, beside the label model's
 CLIP = 8.0  # standard deviations
 LEARNS_RATE = 100  # values from which a rate before a change is learned
-LEAST_OF_NEW = 0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
+LEAST_OF_NEW = (
+    0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
+)
 STRANGE = 0.2  # p-values whose share is watched by class
 MOST_CONCEPTS, MOST_ARCHIVED = 4, 32
 UNLABELED_ALARMS, LABELED_ALARMS = 1e-5, 1e-3  # false ones a sample
@@ -151,14 +153,20 @@ class Engine:
         recent = self._space(standard)
         nothing = np.empty((0, labeled.shape[1]))
         self.graph = neighbourhood.build(
-            labeled, self.labeled.codes, self.classes, recent, np.concatenate([nothing, *new]), codes
+            labeled,
+            self.labeled.codes,
+            self.classes,
+            recent,
+            np.concatenate([nothing, *new]),
+            codes,
         )
         first = len(labeled) + len(codes)
         own = self.graph.own
         self.ellipsoids = ellipsoids.fit(self._standard(self.labeled.x), self.labeled.codes)
         surprise = self._surprise(own.surprise[first:], standard)
         self.test = novelty.learn(
-            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]), surprise,
+            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]),
+            surprise,
             self.settings.false_alarm,
         )
         p = self.test.p_values(self.test.score(surprise))
@@ -287,10 +295,12 @@ class Engine:
         votes = votes_in(symbols)
         voted = votes >= 0
         combined = self.model.probabilities(symbols).argmax(axis=1)
-        wrong = np.column_stack([votes != self.labeled.codes[:, None], combined != self.labeled.codes])
-        rates = (
-            np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1
-        ) / (np.append(voted.sum(axis=0), count) + 2)
+        wrong = np.column_stack(
+            [votes != self.labeled.codes[:, None], combined != self.labeled.codes]
+        )
+        rates = (np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1) / (
+            np.append(voted.sum(axis=0), count) + 2
+        )
         if self.errors is None or len(self.errors.base) != len(rates):
             self.errors = watch(rates, 0.25, LABELED_ALARMS)
         self.disagreements = learning_watch(votes.shape[1], 0.2, UNLABELED_ALARMS, LEARNS_RATE)

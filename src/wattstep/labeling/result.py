@@ -152,11 +152,17 @@ def labeling_report(
 def _expected(probability: float, labeled: int) -> Figure:
     if not labeled:
         return missing("ratio", "no sample was labeled")
-    return _modelled(probability / labeled, "mean probability of the labels, calibrated on the labeled set", labeled)
+    return _modelled(
+        probability / labeled,
+        "mean probability of the labels, calibrated on the labeled set",
+        labeled,
+    )
 
 
 def _modelled(value: float, method: str, n: int | None = None) -> Figure:
-    return Figure(value=value, unit="ratio", status=Status.MODELLED, method=method, source="labels", n=n)
+    return Figure(
+        value=value, unit="ratio", status=Status.MODELLED, method=method, source="labels", n=n
+    )
 
 
 def _points(labeler: AutoLabeler) -> tuple[Point, ...]:

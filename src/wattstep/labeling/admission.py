@@ -110,14 +110,15 @@ def _better_than_guessing(votes: Ints, codes: Ints) -> Bools:
     count = voted.sum(axis=0)
     base = np.bincount(codes).max() / len(codes)
     if base == 1.0:
-        return count > 0
+        votes_at_all: Bools = count > 0
+        return votes_at_all
     p = np.where(
         right > 0, special.bdtrc(np.maximum(right - 1, 0), np.maximum(count, 1), base), 1.0
     )
     order = np.argsort(p, kind="stable")
     limits = FALSE_DISCOVERIES * (np.arange(len(p)) + 1) / len(p)
     passing = np.flatnonzero(p[order] <= limits)
-    better = np.zeros(len(p), dtype=bool)
+    better: Bools = np.zeros(len(p), dtype=bool)
     if len(passing):
         better[order[: passing[-1] + 1]] = True
     return better

@@ -130,7 +130,8 @@ def _components(space: Floats) -> Ints:
 
 def _drawn(x: Floats) -> Floats:
     """An even draw of samples that stand for all."""
-    return x[np.linspace(0, len(x) - 1, min(CORE, len(x))).astype(int)].copy()
+    drawn: Floats = x[np.linspace(0, len(x) - 1, min(CORE, len(x))).astype(int)].copy()
+    return drawn
 
 
 def _beside(space: Floats, cores: list[Floats]) -> int | None:

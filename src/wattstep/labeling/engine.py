@@ -190,7 +190,8 @@ class Engine:
 
     def _teach_student(self, standard: Floats, masses: Floats, trust: Floats) -> None:
         """A forest that learns from recent samples what the heuristics together say of them."""
-        assert self.model is not None and self.graph is not None
+        assert self.model is not None
+        assert self.graph is not None
         self.student, self.temperature = None, 1.0
         if self.classes == 1 or len(standard) < LEAST_TAUGHT:
             return
@@ -246,7 +247,9 @@ class Engine:
 
     def judge(self, x: Floats) -> Judged:
         """What samples are labeled as; nothing is learned from them."""
-        assert self.graph is not None and self.test is not None and self.model is not None
+        assert self.graph is not None
+        assert self.test is not None
+        assert self.model is not None
         standard = self._standard(x)
         placed = self.graph.place(self._space(standard))
         symbols = np.column_stack([self._symbols(standard), self._spread(placed.masses)])
@@ -288,7 +291,9 @@ class Engine:
     # -- drift
 
     def _begin_watching(self) -> None:
-        assert self.model is not None and self.graph is not None and self.test is not None
+        assert self.model is not None
+        assert self.graph is not None
+        assert self.test is not None
         count = len(self.labeled.codes)
         own = self.graph.own
         symbols = np.column_stack([self.labeled.symbols, self._spread(own.masses[:count])])
@@ -308,7 +313,8 @@ class Engine:
 
     def _drifted(self, judged: Judged) -> int | None:
         """How many samples ago something changed, if something did."""
-        assert self.disagreements is not None and self.strangers is not None
+        assert self.disagreements is not None
+        assert self.strangers is not None
         best = judged.classes.argmax(axis=1)
         voted = judged.votes >= 0
         of_class = best[:, None] == np.arange(self.classes)[None, :]

@@ -46,7 +46,7 @@ class LabelModel:
             (heuristics, count + 1, classes)
         )  # the last row: an abstention says nothing
         table[:, :-1] = np.log(self.confusions).transpose(0, 2, 1) * self.voices[:, None, None]
-        logits = np.broadcast_to(np.log(self.prior), (len(symbols), classes)).copy()
+        logits: Floats = np.broadcast_to(np.log(self.prior), (len(symbols), classes)).copy()
         for number in range(heuristics):
             logits += table[number, symbols[:, number]]
         return logits
@@ -71,7 +71,7 @@ def learn(labeled: Ints, codes: Ints, classes: int, recent: Ints, trust: Floats)
     weights = trust * min(1.0, RECENT_WEIGHT * len(codes) / max(float(trust.sum()), 1.0))
     of_labeled = _counts(labeled, truth, classes)
     both = np.concatenate([labeled, recent])
-    posterior = np.empty((0, classes))
+    posterior: Floats = np.empty((0, classes))
     voices = _voices(labeled, truth)
     model = _maximized(of_labeled, sizes, voices)
     for _ in range(ROUNDS if len(recent) else 0):

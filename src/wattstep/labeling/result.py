@@ -122,7 +122,8 @@ def labeling_report(
     engine, total = labeler.engine_, progress.total()
     labeled = sum(total.by_label.values())
     model, test = engine.model, engine.test
-    assert model is not None and test is not None
+    assert model is not None
+    assert test is not None
     names = (*(each.describe() for each in engine.heuristics), "spread over neighbours")
     return LabelingReport(
         folder=str(folder.path),

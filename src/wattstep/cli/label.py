@@ -68,7 +68,9 @@ def label(
     ] = None,
     merge: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="Make the second new class part of the first.", metavar="unknown-1=unknown-2"),
+        typer.Option(
+            help="Make the second new class part of the first.", metavar="unknown-1=unknown-2"
+        ),
     ] = None,
     reject: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -83,9 +85,7 @@ def label(
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            *OUT, help="Folder; one that was begun continues.", metavar="DIR"
-        ),
+        typer.Option(*OUT, help="Folder; one that was begun continues.", metavar="DIR"),
     ] = Path("labels"),
     format: Annotated[
         str, typer.Option("--format", help="Of the labels: parquet or csv.", metavar="KIND")

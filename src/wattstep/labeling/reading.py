@@ -84,9 +84,7 @@ def open_table(path: Path) -> Table:
 
             with csv.open_csv(path) as reader:
                 return Table(path=path, columns=tuple(reader.schema.names))
-    raise InvalidValueError(
-        f"{path}: data come as {', '.join(SUFFIXES)}", id="unknown-data-format"
-    )
+    raise InvalidValueError(f"{path}: data come as {', '.join(SUFFIXES)}", id="unknown-data-format")
 
 
 def pieces(
@@ -214,7 +212,9 @@ def read_labeled(
     names = tuple(features or (name for name in table.columns if name != column))
     if not names:
         raise InvalidValueError(f"{path} has no features", id="other-columns")
-    x = np.concatenate([np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))])
+    x = np.concatenate(
+        [np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))]
+    )
     if len(x) > MOST_LABELED:
         raise InvalidValueError(
             f"{path}: {len(x)} labeled samples; {MOST_LABELED} at most", id="too-many-labeled"
@@ -238,7 +238,9 @@ def read_labeled(
 def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any]:
     if path.suffix == ".npy":
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return _plain(np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")])
+        return _plain(
+            np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")]
+        )
     import pyarrow as pa
 
     with _read(path):
@@ -289,4 +291,6 @@ class _read:
             ) from error
         if isinstance(error, (ValueError, EOFError)):  # pyarrow's ArrowInvalid is a ValueError
             line = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InvalidValueError(f"{self.path} cannot be read: {line}", id="damaged-data") from error
+            raise InvalidValueError(
+                f"{self.path} cannot be read: {line}", id="damaged-data"
+            ) from error

@@ -315,7 +315,10 @@ def test_on_two_cores_interference_and_handing_over_are_measured() -> None:
     trainer = ScheduledTrainer(
         Made(Views, batches), Preparation(batch_size=5, policy="critical-path")
     )
-    assert_same(plain, trained(trainer, 4))
+    # On another number of threads sums are rounded otherwise.
+    losses, weights = trained(trainer, 4)
+    assert losses == pytest.approx(plain[0], rel=1e-5)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(plain[1], weights, strict=True))
     facts = trainer.scheduling()
     assert facts is not None
     assert facts["cores"] == 2

@@ -64,6 +64,10 @@ class Slow:
 
     def mark(self, name: str) -> None: ...
 
+    def due(self) -> None: ...
+
+    def scheduling(self) -> None: ...
+
     def trace_next(self) -> None:
         self._next = True
 

@@ -91,13 +91,11 @@ class Row:
         mine, cpu = (self.cells[each].figures["step_time"] for each in (way, CPU))
         if mine.value is None or cpu.value is None:
             return missing("ratio", mine.reason or cpu.reason or "not known")
-        known = (mine.low, mine.high, cpu.low, cpu.high)
         ends: dict[str, Any] = {}
-        if all(each is not None for each in known):
-            low, high, of_cpu_low, of_cpu_high = (float(each or 0.0) for each in known)
+        if mine.low and mine.high and cpu.low is not None and cpu.high is not None:
             ends = {
-                "low": of_cpu_low / high,
-                "high": of_cpu_high / low,
+                "low": cpu.low / mine.high,
+                "high": cpu.high / mine.low,
                 "confidence": mine.confidence,
             }
         return Figure(
@@ -220,7 +218,7 @@ def _rate(flops: Figure, step: Figure) -> Figure:
     if flops.value is None or step.value is None:
         return missing("FLOP/s", flops.reason or step.reason or "not known")
     ends: dict[str, Any] = {}
-    if step.low is not None and step.high is not None:
+    if step.low and step.high:
         ends = {
             "low": flops.value / step.high, "high": flops.value / step.low,
             "confidence": step.confidence,

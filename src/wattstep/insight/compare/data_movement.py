@@ -11,12 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wattstep.errors import InvalidValueError
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.opencl import MODES
+from wattstep.schema.run_documents import GpuFacts
 
 NETS: Final = ("mlp-16", "mlp-16-deep", "mlp-256", "mlp")
 BATCHES: Final = (1, 4, 16, 64, 256)
@@ -116,7 +117,7 @@ class Study:
     """
 
     asked: Asked
-    device: Mapping[str, Any]
+    device: GpuFacts
     rows: Sequence[Row]
 
     @property
@@ -181,11 +182,11 @@ def read_study(out: Path) -> Study:
         raise InvalidValueError(
             f"{out} is no study of data movement: {error}", id="no-study"
         ) from error
-    rows, device = [], {}
+    rows, device = [], cast("GpuFacts", {})
     for net in asked.nets:
         for batch in asked.batches:
             runs = {way: load(place_of(out, net, batch, way)) for way in WAYS}
-            device = dict(runs[MODES[0]].info.device.get("gpu", {}))
+            device = runs[MODES[0]].info.device.get("gpu", device)
             flops = _flops(runs[MODES[1]])
             rows.append(
                 Row(

@@ -428,6 +428,24 @@ def test_the_energy_of_operations_is_not_shared_with_a_scope_that_waits(
     assert rests == pytest.approx(0, abs=1e-12)
 
 
+@WITH_AND_WITHOUT_CLEAN
+def test_energy_and_cpu_time_of_workers_that_overlap_go_by_their_cores_wall_time_does_not(
+    beside: np.ndarray,
+) -> None:
+    """A task of three cores 0 to 600 us, one of one core 400 to 1000 us; 1 W a core: 3, 4 and 1 W."""
+    rows = replace(
+        rows_of([(0, 600, 1, -1, False), (400, 1000, 2, -1, False)]), cores=np.array([3, 1])
+    )
+    compensated = compensate(rows, ONE_STEP, beside, np.ones(1), 1e-3)
+    assert compensated.time_s == pytest.approx([500e-6, 500e-6])
+    t_ns = np.array([0, 400, 600, 1000], np.int64) * US
+    total = np.array([0, 1200e-6, 2000e-6, 2400e-6])
+    curve = Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    taken, rests = share_curve(rows, compensated, curve)
+    assert taken == pytest.approx([3 * 600e-6, 600e-6])
+    assert rests == pytest.approx(0, abs=1e-12)
+
+
 def test_an_operation_that_ends_a_phase_later_keeps_its_length() -> None:
     """Nothing is taken off where there are no clean steps, so nothing is to be made good either."""
     phases = Phases(names=("forward", "backward"), edges_ns=np.array([[0, 500, 1000]]) * US)
@@ -484,7 +502,7 @@ def test_kernels_cost_the_host_no_event_and_keep_their_length() -> None:
     both = {
         one.name: np.concatenate([getattr(rows, one.name), getattr(kernels, one.name)])
         for one in fields(TracedRows)
-        if one.name not in ("layers", "on_gpu", "waits")
+        if one.name not in ("layers", "on_gpu", "waits", "cores")
     }
     order = np.argsort(both["window"], kind="stable")
     place = np.argsort(order)

@@ -58,6 +58,8 @@ class TracedRows:
         layers: Module paths, "" for none, shape (layers,); a trace has millions of rows and few.
         on_gpu: Which are work on a GPU; None: none is.
         waits: Calls that wait for a GPU; None: none does.
+        cores: That each kept busy, by which it shares CPU time and energy with what ran beside it; None:
+            all share alike.
     """
 
     window: Numbers
@@ -71,6 +73,7 @@ class TracedRows:
     layers: Labels
     on_gpu: BoolArray | None = None
     waits: BoolArray | None = None
+    cores: IntArray | None = None
 
     @property
     def on_host(self) -> BoolArray:
@@ -108,14 +111,16 @@ class TracedRows:
             at, above = at[~held], self.parent[above[~held]]
         return apart
 
-    def ranked(self, start_ns: IntArray, end_ns: IntArray) -> Ranked:
+    def ranked(self, start_ns: IntArray, end_ns: IntArray, *, by_cores: bool = False) -> Ranked:
         """Their nesting at these times, scopes behind operations.
 
         Args:
             start_ns: Begin of each row, shape (n,).
             end_ns: End of each row, shape (n,).
+            by_cores: Whether they share by the cores that each kept busy: wall time is no matter of these.
         """
-        return nest_ranked(start_ns, end_ns, self.thread, self.apart)
+        cores = self.cores if by_cores else None
+        return nest_ranked(start_ns, end_ns, self.thread, self.apart, cores)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -461,7 +466,7 @@ class Sharing:
         self._rows = rows
         self._compensated = compensated
         self._length: int | None = None  # of the steps that the rows are lined up on
-        self._ranked: Ranked | None = None
+        self._ranked: Ranked | None = None  # by cores, where these are known
         self._lasted: FloatArray | None = None
 
     def folded(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
@@ -472,6 +477,8 @@ class Sharing:
             self._ranked = None  # two at once would be more memory than there need be
             self._ranked, self._length = _lined_up(self._rows, self._compensated, length), length
             self._lasted, _ = share_ranked(self._ranked, curve_of_clock(0, windows * length))
+            if self._rows.cores is not None:
+                self._ranked = _lined_up(self._rows, self._compensated, length, by_cores=True)
         assert self._lasted is not None
         gained, _ = share_ranked(self._ranked, _tiled(curve, windows, length))
         return _conserved(self._rows, self._compensated, curve, gained, self._lasted)
@@ -490,7 +497,8 @@ class Sharing:
         """
         if self._ranked is None or self._length is not None:
             self._ranked = self._lasted = None
-            self._ranked = self._rows.ranked(self._rows.start_ns, self._rows.end_ns)
+            rows = self._rows
+            self._ranked = rows.ranked(rows.start_ns, rows.end_ns, by_cores=True)
             self._length = None
         return _within_steps(
             self._ranked, self._compensated.traced, _inside(curve, self._compensated, rate)
@@ -581,14 +589,16 @@ def _own(edges: IntArray) -> tuple[int, int]:
     return first, max(first, last)
 
 
-def _lined_up(rows: TracedRows, compensated: CompensatedRows, length: int) -> Ranked:
+def _lined_up(
+    rows: TracedRows, compensated: CompensatedRows, length: int, *, by_cores: bool = False
+) -> Ranked:
     """The rows on mean clean steps one after another, each `length` ns after the one before."""
     start, end = (
         _mapped(times, rows.window, compensated) for times in (rows.start_ns, rows.end_ns)
     )
     np.maximum(start, end, out=end)  # rounding may bring an end of next to no length before it
     offset = rows.window.astype(np.int64) * length
-    return rows.ranked(start + offset, end + offset)
+    return rows.ranked(start + offset, end + offset, by_cores=by_cores)
 
 
 def _mapped(times: IntArray, window: Numbers, compensated: CompensatedRows) -> IntArray:

@@ -41,7 +41,7 @@ from wattstep.schema.settings import option_of
 @with_settings(
     "batch", "steps", "seconds", "warmup", "threads", "interop_threads", "cores", "allocator",
     "optimizer_kernel", "engine", "processor", "precision",
-    "channels_last", "compiled", "policy", "accumulate",
+    "channels_last", "compiled", "policy", "opencl_mode", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",

@@ -23,6 +23,7 @@ from wattstep.schema.run_documents import (
     CompilingFacts,
     GpuFacts,
     ModelFacts,
+    ScheduleFacts,
     TrainingOptions,
 )
 from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
@@ -140,6 +141,14 @@ class Trainer(Protocol):
         """What compiling the model took, asked after the last step; None where nothing is compiled."""
         return None
 
+    def scheduling(self) -> ScheduleFacts | None:
+        """How operations are planned, once they are; None where the framework runs them in its own order."""
+        return None
+
+    def due(self) -> Callable[[], None] | None:
+        """What is to be done before the next step, beside the training; asked after each step. None: nothing."""
+        return None
+
     def remarks(self) -> Sequence[str]:
         """What a reader of its run must know, a line each; told after the last step."""
         return ()
@@ -174,6 +183,8 @@ class Trainer(Protocol):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step: "parameters", "gradients", ...
 
+        Where the engine tells all that its device holds, named as marks of a run name the peak of a
+        step (`recorded.device_memory`): "at_peak." before each category, "allocated", "reserved".
         Empty where the framework does not tell them.
         """
         return {}
@@ -376,8 +387,8 @@ class Engine(Protocol):
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora",
-            "optimizer", "offload", "optimizer_kernel" and "interop_threads" those of a `Preparation`
-            that it heeds.
+            "optimizer", "offload", "optimizer_kernel", "interop_threads" and "opencl_mode" those of a
+            `Preparation` that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
         requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
             to install.
@@ -539,8 +550,11 @@ class Engine(Protocol):
         """
         return None
 
-    def bytes_of_tensors(self) -> int:
-        """Bytes of all tensors of this process in main memory; the framework is loaded.
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
+        """Bytes that all tensors of this process take of main memory; the framework is loaded.
+
+        Args:
+            absent: As `Meter.absent`: what was allocated and never touched takes none.
 
         Raises:
             InvalidValueError: The framework does not tell them.

@@ -210,6 +210,35 @@ _METRICS: Final = {
         thing="memory",
         computed="wattstep.run.compiling:compile_memory",
     ),
+    "predicted_step_time": Metric(
+        label="Step by the plan",
+        meaning="Time of a step as the plan of its operations was simulated, by times measured in the first steps",
+        headline=True,
+        unit="s",
+        computed="wattstep.run.scheduling:predicted_step_time",
+    ),
+    "plan_bound": Metric(
+        label="No plan below",
+        meaning="Critical path of a step, or its least work shared among the cores, whichever is more",
+        headline=True,
+        unit="s",
+        computed="wattstep.run.scheduling:plan_bound",
+    ),
+    "over_bound": Metric(
+        label="Step over that",
+        meaning="Time of a step over what no plan of its operations goes below",
+        notation="times",
+        headline=True,
+        unit="ratio",
+        computed="wattstep.run.scheduling:over_bound",
+    ),
+    "plan_saving": Metric(
+        label="Saved by the plan",
+        meaning="Part of the step that the plan saves beside one operation after the other, both simulated",
+        headline=True,
+        unit="ratio",
+        computed="wattstep.run.scheduling:plan_saving",
+    ),
     "recorded_energy": Metric(
         label="Recorded energy", meaning="Energy in all the time that was recorded", headline=True
     ),
@@ -380,6 +409,26 @@ _METRICS: Final = {
         unit="ratio",
         computed="wattstep.run.operations_share:operations_share",
     ),
+    "compute_share": Metric(
+        label="Computing",
+        meaning="Share of a step in which operations compute; on a GPU, in which it does",
+        unit="ratio",
+        computed="wattstep.run.step_shares:compute_share",
+    ),
+    "data_movement_share": Metric(
+        label="Moving data",
+        meaning="Share of a step in which operations only bring values elsewhere or into another layout; "
+        "on a GPU, in which it only copies or fills",
+        unit="ratio",
+        computed="wattstep.run.step_shares:data_movement_share",
+    ),
+    "launch_share": Metric(
+        label="Launches and gaps",
+        meaning="Share of a step in which no operation runs, or nothing on the GPU: launches, the "
+        "framework's own code, batches, waiting",
+        unit="ratio",
+        computed="wattstep.run.step_shares:launch_share",
+    ),
     "sustained": Metric(label="Sustained", meaning="The first minute of training against the last"),
     "thermal_time_constant": Metric(
         label="Thermal time constant",
@@ -463,6 +512,10 @@ _METRICS: Final = {
         label="Optimizer bookkeeping", meaning="Code of the optimizer between its operations"
     ),
     "idle_evaluation": Metric(label="Evaluation", meaning="Gaps of evaluations within a step"),
+    "idle_workers": Metric(
+        label="Waits of workers",
+        meaning="Gaps in which workers of a plan of operations wait for each other",
+    ),
     "idle_not_running": Metric(
         label="Not running, in gaps", meaning="Gaps in which the training ran on no core"
     ),

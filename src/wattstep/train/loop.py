@@ -19,6 +19,7 @@ from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
@@ -65,6 +66,7 @@ MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
 WRITING = "writing"
+BESIDE = "measuring operations"  # span of what a trainer does between two steps
 REPORT_NS = 100_000_000
 # What comes last takes about so long, in s: following the memory of a step, and writing the run.
 FOLLOWED_S, WRITING_S = 0.5, 1.0
@@ -173,10 +175,17 @@ def train(
             loop.run()
         if (compiling := trainer.compiling()) is not None:
             add_environment(recorder, compiling=compiling)
+        _describe_schedule(recorder, trainer)
         for text in trainer.remarks():
             recorder.note(text)
         loop.report(WRITING)
     return recorder
+
+
+def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
+    """Adds the plan of the operations, where there is one."""
+    if (facts := trainer.scheduling()) is not None:
+        recorder.about(schedule=facts)
 
 
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
@@ -343,6 +352,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training")
+        _describe_schedule(recorder, self._trainer)
         self._govern()
         self._clean = 0
         self._begun = self._clock()
@@ -415,7 +425,8 @@ class _Loop:
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
-        if wanted and recorder.problem is None:
+        told = any(AT_PEAK in name for name in sizes)  # by the engine itself
+        if wanted and recorder.problem is None and not told:
             if MEMORY_STEPS * step > left:
                 recorder.note(
                     "memory by category is not known: following a step's memory would have taken "
@@ -574,6 +585,9 @@ class _Loop:
         self._lost = 0 if abs(loss) <= MOST_NUMBER else self._lost + 1  # NaN is not, either
         if self._lost == LOST:
             self._diverge(loss)
+        if (work := self._trainer.due()) is not None:
+            with self._recorder.exclude(BESIDE):
+                work()
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now

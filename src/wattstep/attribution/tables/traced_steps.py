@@ -28,6 +28,7 @@ from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
 from wattstep.attribution.tables.taking_part import Side
+from wattstep.attribution.tables.teams import COLUMNS, cores_of
 from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
 from wattstep.attribution.tables.traced import TracedColumns, outermost_above
 from wattstep.attribution.tables.traced_windows import TracedWindows
@@ -132,7 +133,11 @@ class TracedSteps(TracedWindows):
     def rows(self) -> TracedRows:
         """The traced rows, windows counted from 0."""
         _, windows, _ = self._phases
-        return self._chosen.rows(self.steps.index[windows])
+        rows = self._chosen.rows(self.steps.index[windows])
+        teams = self._tables.info.schedule.get("teams")
+        if not teams:
+            return rows
+        return replace(rows, cores=cores_of(teams, {name: self.label(name) for name in COLUMNS}))
 
     @property
     def outermost(self) -> BoolArray:

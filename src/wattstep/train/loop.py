@@ -20,6 +20,7 @@ from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.recorded.memory import AT_PEAK
+from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
 from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
@@ -56,7 +57,7 @@ from wattstep.train.time_to_target import TimeToTarget
 STEPS_TIMES = 2.0  # until then the least steps are waited for
 MOST_TIMES = 3.0  # until then traced steps and what follows memory may go on
 FEWEST_STEPS = 3  # that count, whatever they take
-LOST = 2  # losses in a row that are no finite number: scaled gradients may overflow once
+LOST = 2  # losses in a row that nothing can be calculated with: scaled gradients may overflow once
 FIRST_STEPS = (
     10  # in which a training that diverges is refused: as many as an export is tested with
 )
@@ -333,7 +334,7 @@ class _Loop:
         self._clean = 0  # steps that count
         self._measured = 0.0  # share of the steps that count
         self._after_traced = False
-        self._not_finite = 0  # losses, one after the other
+        self._lost = 0  # losses, one after the other
         self._diverged = False
         self._time_to_target = time_to_target
         self._begin_to_govern = begin_to_govern
@@ -581,8 +582,8 @@ class _Loop:
         if self._governor is not None:
             self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
-        self._not_finite = 0 if math.isfinite(loss) else self._not_finite + 1
-        if self._not_finite == LOST:
+        self._lost = 0 if abs(loss) <= MOST_NUMBER else self._lost + 1  # NaN is not, either
+        if self._lost == LOST:
             self._diverge(loss)
         if (work := self._trainer.due()) is not None:
             with self._recorder.exclude(BESIDE):
@@ -612,13 +613,14 @@ class _Loop:
         first = self._steps.index - LOST
         if first < FIRST_STEPS and not self._settings.keeps_diverging:
             raise InvalidValueError(
-                f"{self._settings.workload} diverges: the loss of step {first + 1} is {loss}, no finite number; "
+                f"{self._settings.workload} diverges: the loss of step {first + 1} is not finite or beyond {MOST_NUMBER:g}; "
                 "choose a smaller learning rate (--optimizer NAME,lr=...)",
                 id="diverging-training",
             )
         self._diverged = True
         self._recorder.note(
-            f"the loss is no finite number from step {first} on: the training diverged, and measuring ended there"
+            f"the loss is not finite or beyond {MOST_NUMBER:g} from step {first} on: the training diverged, and "
+            "measuring ended there"
         )
 
     def _sustain(self, begin_ns: int, counts: bool) -> None:

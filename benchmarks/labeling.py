@@ -94,7 +94,9 @@ def rival(name: str, data: Split, codes: Array) -> dict[str, dict[str, float]]:
     }  # fmt: skip
 
 
-def inductive(sets: list[str], seeds: int, ways: list[str]) -> dict[str, dict[str, list[dict[str, float]]]]:
+def inductive(
+    sets: list[str], seeds: int, ways: list[str]
+) -> dict[str, dict[str, list[dict[str, float]]]]:
     results: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name in sets:
         of_set: dict[str, list[dict[str, float]]] = defaultdict(list)
@@ -119,7 +121,11 @@ STREAMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "stagger": ("STAGGER", {"classification_function": 0}, {"classification_function": 1}),
     "sine": ("Sine", {"classification_function": 0}, {"classification_function": 1}),
     "mixed": ("Mixed", {"classification_function": False}, {"classification_function": True}),
-    "random rbf": ("RandomRBF", {"seed_model": 1, "n_classes": 4}, {"seed_model": 2, "n_classes": 4}),
+    "random rbf": (
+        "RandomRBF",
+        {"seed_model": 1, "n_classes": 4},
+        {"seed_model": 2, "n_classes": 4},
+    ),
 }
 
 
@@ -130,7 +136,9 @@ def stream_of(name: str, seed: int) -> tuple[Array, Array]:
     kind, first, second = STREAMS[name]
     x, y = [], []
     for number, (options, count) in enumerate(((first, BEFORE), (second, AFTER))):
-        made = getattr(synth, kind)(**({("seed_sample" if kind == "RandomRBF" else "seed"): 2 * seed + number} | options))
+        made = getattr(synth, kind)(
+            **({("seed_sample" if kind == "RandomRBF" else "seed"): 2 * seed + number} | options)
+        )
         for row, label in made.take(count):
             x.append([float(value) for value in row.values()])
             y.append(int(label))
@@ -159,7 +167,9 @@ def prequential(names: list[str], seeds: int) -> dict[str, dict[str, list[dict[s
                     }
                 )
         results[name] = dict(of_stream)
-        show(name, of_stream, ("before", "first 500 after", "from 1,000 on", "last 1,000", "seconds"))
+        show(
+            name, of_stream, ("before", "first 500 after", "from 1,000 on", "last 1,000", "seconds")
+        )
     return results
 
 
@@ -270,8 +280,6 @@ def speed(samples: int) -> dict[str, float]:
     return found
 
 
-
-
 def show(
     name: str, of_set: dict[str, list[dict[str, float]]], columns: tuple[str, ...] = COLUMNS
 ) -> None:
@@ -286,7 +294,9 @@ def show(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", default="all", choices=("inductive", "prequential", "speed", "all"))
+    parser.add_argument(
+        "--part", default="all", choices=("inductive", "prequential", "speed", "all")
+    )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--ways", default="ours," + ",".join(rivals()))
@@ -325,8 +335,14 @@ def summary(results: dict[str, dict[str, list[dict[str, float]]]]) -> None:
             )
             gain = 100 * (own - np.array([row[column] for row in of_set[best]]))
             margins.append(gain.mean())
-            half = stats.t.ppf(0.975, max(len(gain) - 1, 1)) * gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else np.nan
-            print(f"  {column:16s}{name:16s}{100 * own.mean():7.1f} {gain.mean():+7.1f} ± {half:4.1f}  ({best})")
+            half = (
+                stats.t.ppf(0.975, max(len(gain) - 1, 1)) * gain.std(ddof=1) / np.sqrt(len(gain))
+                if len(gain) > 1
+                else np.nan
+            )
+            print(
+                f"  {column:16s}{name:16s}{100 * own.mean():7.1f} {gain.mean():+7.1f} ± {half:4.1f}  ({best})"
+            )
         if margins:
             print(f"  {column:16s}{'mean':16s}        {np.mean(margins):+7.1f}")
 

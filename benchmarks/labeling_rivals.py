@@ -179,7 +179,9 @@ class Minas:
         self.centers, self.owners = np.array(centers), np.array(owners)
         radii_array = np.array(radii)
         typical = np.nanmedian(radii_array) if np.isfinite(radii_array).any() else 1.0
-        self.radii = np.where(np.isfinite(radii_array) & (radii_array > 0), radii_array, typical or 1.0)
+        self.radii = np.where(
+            np.isfinite(radii_array) & (radii_array > 0), radii_array, typical or 1.0
+        )
         strange = pool[self._strange(pool)[0] > self._strange(x)[0].max()]
         self.new = np.empty((0, x.shape[1]))
         if len(strange) >= 10:
@@ -216,7 +218,9 @@ class SencForest:
         from sklearn.ensemble import IsolationForest
 
         self.classes = int(codes.max()) + 1
-        self.forest = IsolationForest(n_estimators=100, max_samples=min(len(x), 256), random_state=0).fit(x)
+        self.forest = IsolationForest(
+            n_estimators=100, max_samples=min(len(x), 256), random_state=0
+        ).fit(x)
         self.leaves = []
         for tree in self.forest.estimators_:
             counts = np.zeros((tree.tree_.node_count, self.classes))

@@ -47,7 +47,9 @@ def hungarian(clusters: Array, classes: Array) -> float:
 
     names, codes = np.unique(classes, return_inverse=True)
     labels = np.unique(clusters[clusters >= 0])
-    table = np.array([[((clusters == one) & (codes == n)).sum() for n in range(len(names))] for one in labels])
+    table = np.array(
+        [[((clusters == one) & (codes == n)).sum() for n in range(len(names))] for one in labels]
+    )
     if not table.size:
         return 0.0
     rows, columns = linear_sum_assignment(-table)

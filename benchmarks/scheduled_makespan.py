@@ -1,7 +1,7 @@
 """Simulated beside executed: what a plan of a step's operations was to take by measured times, and what it took.
 
     python benchmarks/scheduled_makespan.py [--only lenet,...] [--batch 4] [--threads 2] [--rounds 12]
-        [--policies default,...] [--write docs/scheduling.md]
+        [--policies "default;..."] [--write docs/scheduling.md]
 
 A round measures the operations of a step anew, as `wattstep run --policy` does in its first steps, plans by each
 policy, simulates the plan by these times, and carries it out for some steps, the policies in an order that turns;
@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from random import Random
+from resource import RUSAGE_SELF, getrusage
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,8 +31,10 @@ from wattstep.engines.torch.scheduled.planning import unpinned
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
 from wattstep.schedule import policies
+from wattstep.schedule.interference import at_random
 from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.model import TaskTimes
+from wattstep.schedule.placing import Costs
 from wattstep.schedule.policies import FIRST_STEPS
 from wattstep.schedule.simulate import simulate
 from wattstep.schedule.times import MachineTimes
@@ -38,7 +42,10 @@ from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
 WORKLOADS: Final = "lenet,autoencoder,ds-cnn,resnet8,char-cnn,dcgan,squeezenet,inceptionv1"
-POLICIES: Final = "default,per-kind,co-run,critical-path"
+AT_RANDOM: Final = (
+    "two workers, at random"  # no policy: it is there for what workers do to each other
+)
+POLICIES: Final = f"default;per-kind;co-run;critical-path;{AT_RANDOM}"
 BLOCK_S: Final = 0.3  # of steps by one plan in a round
 LEAST_STEPS: Final = 5
 BEGIN, END = "<!-- makespan -->", "<!-- /makespan -->"
@@ -68,7 +75,7 @@ def main() -> None:
     parser.add_argument("--policies", default=POLICIES)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    names = arguments.policies.split(",")
+    names = arguments.policies.split(";")
     lines = [HEAD]
     print(f"load before: {load()}\n{HEAD}")
     before, ratios = load(), []
@@ -124,7 +131,10 @@ def compared(
         turned = [names[(number + place) % len(names)] for place in range(len(names))]
         told = {}
         for policy in turned:
-            plan = policies.find(policy)(captured.graph, model, machine)
+            if policy == AT_RANDOM:
+                plan = at_random(Costs(captured.graph, model, machine), Random(number))
+            else:
+                plan = policies.find(policy)(captured.graph, model, machine)
             timeline = simulate(captured.graph, plan, model, machine)
             with closing(TorchThreads(captured, unpinned(plan))) as executor:
                 took = executed(executor, drawn)
@@ -134,15 +144,18 @@ def compared(
 
 
 def executed(executor: TorchThreads, batch: Sequence[torch.Tensor]) -> float:
-    """Median time of an update in s."""
-    times: list[float] = []
+    """Median time of an update in s: of steps in which none of its threads had to give way, where there are any."""
+    quiet: list[float] = []
+    every: list[float] = []
     executor.step(batch)
     end = time.perf_counter() + BLOCK_S
-    while len(times) < LEAST_STEPS or time.perf_counter() < end:
-        begin = time.perf_counter()
+    while len(every) < LEAST_STEPS or time.perf_counter() < end:
+        before, begin = getrusage(RUSAGE_SELF).ru_nivcsw, time.perf_counter()
         executor.step(batch)
-        times.append(time.perf_counter() - begin)
-    return float(np.median(times))
+        every.append(time.perf_counter() - begin)
+        if getrusage(RUSAGE_SELF).ru_nivcsw == before:
+            quiet.append(every[-1])
+    return float(np.median(quiet if len(quiet) >= LEAST_STEPS else every))
 
 
 def line(workload: str, policy: str, rounds: Sequence[dict[str, Outcome]]) -> str:

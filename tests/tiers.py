@@ -117,6 +117,19 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "gpu/test_truth_page.py": "trains in a process of its own, with a sampler",
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
+        "labeling/test_estimator_checks.py": "fits some hundred labelers",
+        "labeling/test_auto_labeler.py::test_known_samples_are_called_unknown_about_as_often_as_stated": (
+            "computes for long: labels eight streams"
+        ),
+        "labeling/test_auto_labeler.py::test_after_classes_were_swapped_further_labels_bring_the_accuracy_back": (
+            "computes for long: follows a stream that changes"
+        ),
+        "labeling/test_auto_labeler.py::test_memory_stays_the_same_however_much_comes": (
+            "computes for long: thousands of samples"
+        ),
+        "labeling/test_state.py::test_it_goes_on_exactly_as_it_would_have": (
+            "computes for long: labels two streams"
+        ),
         "matrix": "every command on recorded runs",
         "opencl/test_ceilings_here.py": "measures a device through the command line",
         "predicting/test_like_runs.py": "captures networks",

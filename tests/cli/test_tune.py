@@ -115,6 +115,15 @@ def test_the_command_keeps_what_the_tune_was_asked_for(tmp_path: Path) -> None:
     )
     options = ("--power-model", "vcpu", "--step-marker", "backward")
     words = shlex.split(command_of(Question(settings=of_script), plan))
-    assert words == ["wattstep", "profile", "--plan", str(plan), *options, str(script), "--lr", "1 2"]
+    assert words == [
+        "wattstep",
+        "profile",
+        "--plan",
+        str(plan),
+        *options,
+        str(script),
+        "--lr",
+        "1 2",
+    ]
     of_module = settings_of("timeit", ("-n", "3"), module=True)
     assert command_of(Question(settings=of_module), plan).endswith("-m timeit -- -n 3")

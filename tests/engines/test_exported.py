@@ -399,6 +399,16 @@ def test_what_more_than_one_loss_trains_is_not_exported() -> None:
     ("name", "call"),
     [
         ("gelu", functional.gelu),
+        (
+            "fixed batch norm by steps",
+            lambda v: functional.batch_norm(
+                v,
+                torch.tensor([0.1, 0.2, 0.3]),
+                torch.tensor([0.5, 1.0, 2.0]),
+                torch.tensor([0.3, 0.6, 0.9]),
+                torch.tensor([1.0, -1.0, 0.5]),
+            ),
+        ),
         ("layer norm", lambda v: functional.layer_norm(v, (7, 9), torch.ones(7, 9) / 2)),
         ("index", lambda v: v[:, 1]),
         ("index", lambda v: v[:, :, 2:5]),

@@ -283,34 +283,52 @@ def test_a_run_has_its_tasks_as_operations_with_layers_phases_and_the_policy(
 
 
 @pytest.mark.system
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="operations run together on two cores")
 def test_a_run_that_plans_by_measured_times_records_what_the_plan_was_to_take(
     tmp_path: Path,
 ) -> None:
     settings = TrainingSettings(
-        workload="resnet8", policy="critical-path", threads=2, batch_size=2, steps=30,
+        workload="lenet", policy="critical-path", threads=1, batch_size=2, steps=12,
         out=tmp_path / "run",
     )  # fmt: skip
     train(settings, lambda progress: None)
     run = load(tmp_path / "run")
     schedule, report = run.info.schedule, run.report()
-    assert (schedule["policy"], schedule["cores"], schedule["times"]) == (
-        "critical-path",
-        2,
-        "learned",
-    )
+    assert (schedule["policy"], schedule["cores"]) == ("critical-path", 1)
+    assert schedule["times"] == "learned"
     assert sum(schedule["updates"][0]["threads"].values()) == schedule["updates"][0]["tasks"]
-    assert schedule["bound_s"] == max(schedule["path_s"], schedule["work_s"])
-    assert all(
-        1 <= each["low"] <= each["value"] <= each["high"] for each in schedule["interference"]
-    )
-    assert {each["kind"] for each in schedule["interference"]} >= {"optimizer"}
     bound, over = report.metrics["plan_bound"], report.metrics["over_bound"]
     step = report.metrics["step_time"]
     assert step.value is not None
     assert over.value == pytest.approx(step.value / (bound.value or 0.0))
     assert RunReport.from_dict(report.to_dict()).schedule == report.schedule
+    assert_says(" ".join(schedule_sentences(report)), "critical-path", "1 worker")
     assert (tmp_path / "cache" / "wattstep" / FOLDER).is_dir()
+
+
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="two operations run together on two cores"
+)
+def test_on_two_cores_interference_and_handing_over_are_measured() -> None:
+    torch.set_num_threads(2)  # the tasks are so small that torch gives each of them one
+    batches = [torch.randn(5, 6) for _ in range(4)]
+    plain = trained(TorchTrainer(Made(Views, batches), Preparation(batch_size=5)), 4)
+    trainer = ScheduledTrainer(
+        Made(Views, batches), Preparation(batch_size=5, policy="critical-path")
+    )
+    # On another number of threads sums are rounded otherwise.
+    losses, weights = trained(trainer, 4)
+    assert losses == pytest.approx(plain[0], rel=1e-5)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(plain[1], weights, strict=True))
+    facts = trainer.scheduling()
+    assert facts is not None
+    assert facts["cores"] == 2
+    kinds = {task.kind for task in trainer.executors[0].captured.graph.tasks}
+    told = facts["interference"]
+    assert told
+    assert {each["kind"] for each in told} | {each["beside"] for each in told} <= kinds
+    assert all(1 <= each["low"] <= each["value"] <= each["high"] for each in told)
+    assert facts["handover_s"] > 0
+    assert facts["bound_s"] <= Figure.from_dict(facts["predicted"]).value  # type: ignore[operator]
 
 
 def test_workers_wait_only_where_no_earlier_wait_has_told_enough() -> None:

@@ -140,6 +140,7 @@ class Pooled(torch.nn.Module):
         self.pool = torch.nn.MaxPool2d(3, 2, 1) if pools else torch.nn.AvgPool2d(2)
 
 
+@pytest.mark.filterwarnings(COMPILER)
 def test_compiled_max_pooling_never_scatters_its_gradient() -> None:
     """Scattered, it is read before it is there: AlexNet's convolutions got none."""
     from torch._inductor.decomposition import decompositions
@@ -152,6 +153,7 @@ def test_compiled_max_pooling_never_scatters_its_gradient() -> None:
         assert scatter not in decompositions
 
 
+@pytest.mark.filterwarnings(COMPILER)
 @pytest.mark.parametrize(
     ("tried", "named"),
     [({"lenet": f"{UNKNOWN}: it took long"}, True), ({}, True), ({"lenet": ""}, False)],

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-CENTERS = np.array([[0.0, 0.0, 0.0, 0.0], [6.0, 0.0, 0.0, 0.0], [0.0, 6.0, 0.0, 0.0], [0.0, 0.0, 6.0, 0.0]])
+CENTERS = np.array(
+    [[0.0, 0.0, 0.0, 0.0], [6.0, 0.0, 0.0, 0.0], [0.0, 6.0, 0.0, 0.0], [0.0, 0.0, 6.0, 0.0]]
+)
 
 
 def blobs(count: int, classes: tuple[int, ...], seed: int) -> tuple[Array, Array]:

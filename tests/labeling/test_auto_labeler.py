@@ -170,7 +170,13 @@ def test_samples_without_a_label_cannot_be_fitted_from() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("false_alarm", 0.0), ("false_alarm", 1.0), ("confidence", 1.1), ("memory", 3), ("candidates", 0)],
+    [
+        ("false_alarm", 0.0),
+        ("false_alarm", 1.0),
+        ("confidence", 1.1),
+        ("memory", 3),
+        ("candidates", 0),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     x, y = blobs(6, (0, 1), seed=1)

@@ -49,4 +49,7 @@ def test_an_abstention_says_nothing() -> None:
     given = votes(truth, [0.9, 0.9], random)
     model = label_model.learn(given, truth, 3, np.empty((0, 2), dtype=int), np.empty(0))
     nothing = model.probabilities(np.full((1, 2), -1))
-    np.testing.assert_allclose(nothing[0], model.prior ** (1 / model.temperature) / (model.prior ** (1 / model.temperature)).sum())
+    np.testing.assert_allclose(
+        nothing[0],
+        model.prior ** (1 / model.temperature) / (model.prior ** (1 / model.temperature)).sum(),
+    )

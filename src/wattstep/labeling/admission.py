@@ -19,6 +19,7 @@ from wattstep.labeling.heuristics import (
 )
 
 FALSE_DISCOVERIES = 0.1
+UNTESTED = 3  # heuristics where none passes the test
 COVERAGE_POWER = 0.25  # to which coverage counts beside accuracy
 WORSE_AT = 0.2  # level of the test of being worse than another heuristic
 LEAST_DIFFERENCE = 0.02  # of votes, from which two heuristics are two
@@ -83,7 +84,9 @@ def generate(
     symbols = np.stack(columns, axis=1)
     votes = votes_in(symbols)
     better = _better_than_guessing(votes, codes)
-    chosen = _adding(votes, codes, np.flatnonzero(better), most)
+    # So few labeled samples that no test can tell: then the best of all.
+    some = np.flatnonzero(better) if better.any() else np.arange(votes.shape[1])
+    chosen = _adding(votes, codes, some, most if better.any() else min(most, UNTESTED))
     heuristics = [
         replace(made[n].make(x, codes, classes), floor=floors[n])
         if n < len(made)
@@ -110,12 +113,15 @@ def _better_than_guessing(votes: Ints, codes: Ints) -> Bools:
     count = voted.sum(axis=0)
     base = np.bincount(codes).max() / len(codes)
     if base == 1.0:
-        return count > 0
-    p = np.where(right > 0, special.bdtrc(np.maximum(right - 1, 0), np.maximum(count, 1), base), 1.0)
+        votes_at_all: Bools = count > 0
+        return votes_at_all
+    p = np.where(
+        right > 0, special.bdtrc(np.maximum(right - 1, 0), np.maximum(count, 1), base), 1.0
+    )
     order = np.argsort(p, kind="stable")
     limits = FALSE_DISCOVERIES * (np.arange(len(p)) + 1) / len(p)
     passing = np.flatnonzero(p[order] <= limits)
-    better = np.zeros(len(p), dtype=bool)
+    better: Bools = np.zeros(len(p), dtype=bool)
     if len(passing):
         better[order[: passing[-1] + 1]] = True
     return better
@@ -138,7 +144,9 @@ def _adding(votes: Ints, codes: Ints, among: Ints, most: int) -> list[int]:
         if len(chosen) == most:
             break
         both = voted[:, [n]] & voted[:, chosen]
-        same = (both & (votes[:, [n]] != votes[:, chosen])).sum(axis=0) <= LEAST_DIFFERENCE * both.sum(axis=0)
+        same = (both & (votes[:, [n]] != votes[:, chosen])).sum(
+            axis=0
+        ) <= LEAST_DIFFERENCE * both.sum(axis=0)
         better = (both & right[:, chosen] & ~right[:, [n]]).sum(axis=0)
         worse = (both & right[:, [n]] & ~right[:, chosen]).sum(axis=0)
         p = np.where(better > 0, special.bdtrc(better - 1.0, better + worse, 0.5), 1.0)

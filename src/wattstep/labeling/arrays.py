@@ -17,9 +17,10 @@ ABSTAINS = -1  # among votes, which are indices of classes
 
 def squared_distances(a: Floats, b: Floats) -> Floats:
     """Squared Euclidean distances, shape (len(a), len(b)), never below 0."""
-    squares = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :]
+    squares: Floats = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :]
     squares -= 2 * (a @ b.T)
-    return np.maximum(squares, 0, out=squares)
+    np.maximum(squares, 0, out=squares)
+    return squares
 
 
 def nearest(squares: Floats, k: int) -> tuple[Ints, Floats]:

@@ -143,7 +143,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """The likeliest known class of each sample, shape (n,), unknown or not: see `label`."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        labels: np.ndarray[Any, Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        return labels
 
     def predict_proba(self, X: Any) -> Floats:
         """Probability of each known class, given that it is one of them, shape (n, classes)."""
@@ -229,9 +230,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"false_alarm={self.false_alarm}: above 0 and below 1", id="out-of-range"
             )
         if not 0 <= self.confidence <= 1:
-            raise InvalidValueError(
-                f"confidence={self.confidence}: from 0 to 1", id="out-of-range"
-            )
+            raise InvalidValueError(f"confidence={self.confidence}: from 0 to 1", id="out-of-range")
         return Settings(
             false_alarm=self.false_alarm, confidence=self.confidence, memory=self.memory,
             max_heuristics=self.max_heuristics, candidates=self.candidates,
@@ -268,7 +267,12 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _labels(self, given: Any, judge: Callable[[Floats], Judged]) -> Labels:
         engine = self._engine()
         x = validate_data(
-            self, given, reset=False, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0
+            self,
+            given,
+            reset=False,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=0,
         )
         readable = np.isfinite(x).all(axis=1)
         count, classes = len(x), len(self.classes_)

@@ -11,7 +11,9 @@ from wattstep.labeling.arrays import Bools, Floats, Ints, nearest, squared_dista
 LEAST_SIZE = 8  # samples of a cluster
 LEAST_SHARE = 0.02  # of the recent samples
 CORE = 30  # samples that stand for a cluster
-MUTUAL = 8  # nearest neighbours among which two samples must be, each of the other, to be of one cluster
+MUTUAL = (
+    8  # nearest neighbours among which two samples must be, each of the other, to be of one cluster
+)
 LEAST_APART = 0.6  # share of unknown samples among the nearest neighbours of those of a cluster
 NEAR = 2.0  # distances between samples of a core, within which others are of the same cluster
 LOOKS = 2  # at which a cluster must be there to become a class
@@ -78,7 +80,9 @@ class Discovery:
                 continue
             core = _drawn(raw[rows])
             inside = [
-                n for n in range(len(cores)) if 2 * (of_cores[owners == n] == label).sum() >= (owners == n).sum()
+                n
+                for n in range(len(cores))
+                if 2 * (of_cores[owners == n] == label).sum() >= (owners == n).sum()
             ]
             if not inside and (beside := _beside(space[rows], cores)) is not None:
                 # A part of it that has come apart: both stand for it.
@@ -126,7 +130,8 @@ def _components(space: Floats) -> Ints:
 
 def _drawn(x: Floats) -> Floats:
     """An even draw of samples that stand for all."""
-    return x[np.linspace(0, len(x) - 1, min(CORE, len(x))).astype(int)].copy()
+    drawn: Floats = x[np.linspace(0, len(x) - 1, min(CORE, len(x))).astype(int)].copy()
+    return drawn
 
 
 def _beside(space: Floats, cores: list[Floats]) -> int | None:

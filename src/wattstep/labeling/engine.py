@@ -28,7 +28,9 @@ LEAST_TAUGHT = 50  # recent samples from which the student learns
 STUDENT = 0.75  # its part of the probabilities, beside the label model's
 CLIP = 8.0  # standard deviations
 LEARNS_RATE = 100  # values from which a rate before a change is learned
-LEAST_OF_NEW = 0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
+LEAST_OF_NEW = (
+    0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
+)
 STRANGE = 0.2  # p-values whose share is watched by class
 MOST_CONCEPTS, MOST_ARCHIVED = 4, 32
 UNLABELED_ALARMS, LABELED_ALARMS = 1e-5, 1e-3  # false ones a sample
@@ -151,14 +153,20 @@ class Engine:
         recent = self._space(standard)
         nothing = np.empty((0, labeled.shape[1]))
         self.graph = neighbourhood.build(
-            labeled, self.labeled.codes, self.classes, recent, np.concatenate([nothing, *new]), codes
+            labeled,
+            self.labeled.codes,
+            self.classes,
+            recent,
+            np.concatenate([nothing, *new]),
+            codes,
         )
         first = len(labeled) + len(codes)
         own = self.graph.own
         self.ellipsoids = ellipsoids.fit(self._standard(self.labeled.x), self.labeled.codes)
         surprise = self._surprise(own.surprise[first:], standard)
         self.test = novelty.learn(
-            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]), surprise,
+            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]),
+            surprise,
             self.settings.false_alarm,
         )
         p = self.test.p_values(self.test.score(surprise))
@@ -182,7 +190,8 @@ class Engine:
 
     def _teach_student(self, standard: Floats, masses: Floats, trust: Floats) -> None:
         """A forest that learns from recent samples what the heuristics together say of them."""
-        assert self.model is not None and self.graph is not None
+        assert self.model is not None
+        assert self.graph is not None
         self.student, self.temperature = None, 1.0
         if self.classes == 1 or len(standard) < LEAST_TAUGHT:
             return
@@ -238,7 +247,9 @@ class Engine:
 
     def judge(self, x: Floats) -> Judged:
         """What samples are labeled as; nothing is learned from them."""
-        assert self.graph is not None and self.test is not None and self.model is not None
+        assert self.graph is not None
+        assert self.test is not None
+        assert self.model is not None
         standard = self._standard(x)
         placed = self.graph.place(self._space(standard))
         symbols = np.column_stack([self._symbols(standard), self._spread(placed.masses)])
@@ -280,17 +291,21 @@ class Engine:
     # -- drift
 
     def _begin_watching(self) -> None:
-        assert self.model is not None and self.graph is not None and self.test is not None
+        assert self.model is not None
+        assert self.graph is not None
+        assert self.test is not None
         count = len(self.labeled.codes)
         own = self.graph.own
         symbols = np.column_stack([self.labeled.symbols, self._spread(own.masses[:count])])
         votes = votes_in(symbols)
         voted = votes >= 0
         combined = self.model.probabilities(symbols).argmax(axis=1)
-        wrong = np.column_stack([votes != self.labeled.codes[:, None], combined != self.labeled.codes])
-        rates = (
-            np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1
-        ) / (np.append(voted.sum(axis=0), count) + 2)
+        wrong = np.column_stack(
+            [votes != self.labeled.codes[:, None], combined != self.labeled.codes]
+        )
+        rates = (np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1) / (
+            np.append(voted.sum(axis=0), count) + 2
+        )
         if self.errors is None or len(self.errors.base) != len(rates):
             self.errors = watch(rates, 0.25, LABELED_ALARMS)
         self.disagreements = learning_watch(votes.shape[1], 0.2, UNLABELED_ALARMS, LEARNS_RATE)
@@ -298,7 +313,8 @@ class Engine:
 
     def _drifted(self, judged: Judged) -> int | None:
         """How many samples ago something changed, if something did."""
-        assert self.disagreements is not None and self.strangers is not None
+        assert self.disagreements is not None
+        assert self.strangers is not None
         best = judged.classes.argmax(axis=1)
         voted = judged.votes >= 0
         of_class = best[:, None] == np.arange(self.classes)[None, :]

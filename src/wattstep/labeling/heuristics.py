@@ -7,7 +7,15 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from wattstep.labeling.arrays import ABSTAINS, TINY, Floats, Ints, one_hot, softmax, squared_distances
+from wattstep.labeling.arrays import (
+    ABSTAINS,
+    TINY,
+    Floats,
+    Ints,
+    one_hot,
+    softmax,
+    squared_distances,
+)
 
 Kind: TypeAlias = Literal["threshold", "tree", "forest", "linear", "gaussian", "neighbours"]
 MOST_ANCHORS = 256  # labeled samples that a heuristic of neighbours compares with
@@ -149,9 +157,7 @@ def _separation(x: Floats, codes: Ints, classes: int) -> Floats:
     return separation
 
 
-def _make_tree(
-    x: Floats, codes: Ints, classes: int, depth: int, seed: int
-) -> dict[str, Floats]:
+def _make_tree(x: Floats, codes: Ints, classes: int, depth: int, seed: int) -> dict[str, Floats]:
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(
@@ -167,12 +173,12 @@ def _make_threshold(
     return _make_tree(x, codes, classes, 2, 0)
 
 
-def _make_forest(
-    x: Floats, codes: Ints, classes: int, trees: int, seed: int
-) -> dict[str, Floats]:
+def _make_forest(x: Floats, codes: Ints, classes: int, trees: int, seed: int) -> dict[str, Floats]:
     from sklearn.ensemble import RandomForestClassifier
 
-    forest = RandomForestClassifier(n_estimators=trees, max_depth=DEEPEST, random_state=seed).fit(x, codes)
+    forest = RandomForestClassifier(n_estimators=trees, max_depth=DEEPEST, random_state=seed).fit(
+        x, codes
+    )
     return _grown(forest.estimators_, np.unique(codes), classes, 0.5)
 
 
@@ -187,7 +193,9 @@ def taught(x: Floats, beliefs: Floats, trust: Floats) -> Heuristic:
     from sklearn.ensemble import ExtraTreesClassifier
 
     codes = beliefs.argmax(axis=1)
-    forest = ExtraTreesClassifier(n_estimators=TREES, max_depth=10, min_samples_leaf=2, random_state=0)
+    forest = ExtraTreesClassifier(
+        n_estimators=TREES, max_depth=10, min_samples_leaf=2, random_state=0
+    )
     forest.fit(x, codes, sample_weight=trust * beliefs.max(axis=1) ** 2)
     arrays = _grown(forest.estimators_, np.unique(codes), beliefs.shape[1], 0.0)
     arrays["beliefs"] = 0.98 * arrays["beliefs"] + 0.02 / beliefs.shape[1]
@@ -309,7 +317,9 @@ def _believe_neighbours(arrays: dict[str, Floats], x: Floats) -> Floats:
         if size:
             part = squares[:, begin : begin + size]
             at = min(k, int(size)) - 1
-            to_class[:, code] = part.min(axis=1) if at == 0 else np.partition(part, at, axis=1)[:, at]
+            to_class[:, code] = (
+                part.min(axis=1) if at == 0 else np.partition(part, at, axis=1)[:, at]
+            )
         begin += int(size)
     least = to_class.min(axis=1, keepdims=True)
     return softmax(-4 * (to_class - least) / (least + TINY + 1e-6 * len(x.T)))

@@ -103,7 +103,7 @@ class Progress:
     per_stretch: int = 1
     pieces: int = 0
     examples: Mapping[str, list[list[float]]] | None = None
-    files: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[str, ...] = ()
 
     def total(self) -> Stretch:
         """Counts of all samples."""
@@ -255,7 +255,7 @@ def _kept(
     progress: Progress,
     piece: Piece,
     told: Labels,
-    identities: tuple[Mapping[str, Any], ...],
+    identities: tuple[str, ...],
 ) -> Progress:
     """Writes the labels of a piece, then the state, then that both are there."""
     rows = rows_of(told, tables[piece.file].path.name, piece.first)
@@ -288,7 +288,10 @@ def rows_of(told: Labels, file: str, first: int) -> pa.Table:
     import pyarrow as pa
 
     count = len(told)
-    voters = ["; ".join(told.voters(row)) if told.status[row] != UNREADABLE else "" for row in range(count)]
+    voters = [
+        "; ".join(told.voters(row)) if told.status[row] != UNREADABLE else ""
+        for row in range(count)
+    ]
     labeled = told.status == LABELED
     labels = [str(label) if one else None for label, one in zip(told.labels, labeled, strict=True)]
     new = [told.clusters[n] if n >= 0 else None for n in told.cluster]
@@ -300,7 +303,10 @@ def rows_of(told: Labels, file: str, first: int) -> pa.Table:
             "status": pa.array([STATUSES[n] for n in told.status], pa.string()),
             "label": pa.array(labels, pa.string()),
             "likeliest": pa.array(
-                [str(label) if one else None for label, one in zip(told.labels, readable, strict=True)],
+                [
+                    str(label) if one else None
+                    for label, one in zip(told.labels, readable, strict=True)
+                ],
                 pa.string(),
             ),
             "new_class": pa.array(new, pa.string()),
@@ -311,9 +317,7 @@ def rows_of(told: Labels, file: str, first: int) -> pa.Table:
     )
 
 
-def _after(
-    progress: Progress, x: Floats, told: Labels, identities: tuple[Mapping[str, Any], ...]
-) -> Progress:
+def _after(progress: Progress, x: Floats, told: Labels, identities: tuple[str, ...]) -> Progress:
     stretch = counted(told)
     course, per = list(progress.course), progress.per_stretch
     if progress.pieces % per == 0:
@@ -380,7 +384,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(read_plain(path))
     except (OSError, ValueError) as error:
-        raise DamagedRunError(f"{path} cannot be read: {error}", id="unreadable-labeling") from error
+        raise DamagedRunError(
+            f"{path} cannot be read: {error}", id="unreadable-labeling"
+        ) from error
     if not isinstance(document, dict):
         raise DamagedRunError(f"{path} does not hold what it should")
     return document

@@ -42,9 +42,11 @@ class LabelModel:
     def logits(self, symbols: Ints) -> Floats:
         """Log probabilities of classes up to a constant, before the temperature, shape (n, c)."""
         heuristics, classes, count = self.confusions.shape
-        table = np.zeros((heuristics, count + 1, classes))  # the last row: an abstention says nothing
+        table = np.zeros(
+            (heuristics, count + 1, classes)
+        )  # the last row: an abstention says nothing
         table[:, :-1] = np.log(self.confusions).transpose(0, 2, 1) * self.voices[:, None, None]
-        logits = np.broadcast_to(np.log(self.prior), (len(symbols), classes)).copy()
+        logits: Floats = np.broadcast_to(np.log(self.prior), (len(symbols), classes)).copy()
         for number in range(heuristics):
             logits += table[number, symbols[:, number]]
         return logits
@@ -54,9 +56,7 @@ class LabelModel:
         return softmax(self.logits(symbols) / self.temperature)
 
 
-def learn(
-    labeled: Ints, codes: Ints, classes: int, recent: Ints, trust: Floats
-) -> LabelModel:
+def learn(labeled: Ints, codes: Ints, classes: int, recent: Ints, trust: Floats) -> LabelModel:
     """The model.
 
     Args:
@@ -71,7 +71,7 @@ def learn(
     weights = trust * min(1.0, RECENT_WEIGHT * len(codes) / max(float(trust.sum()), 1.0))
     of_labeled = _counts(labeled, truth, classes)
     both = np.concatenate([labeled, recent])
-    posterior = np.empty((0, classes))
+    posterior: Floats = np.empty((0, classes))
     voices = _voices(labeled, truth)
     model = _maximized(of_labeled, sizes, voices)
     for _ in range(ROUNDS if len(recent) else 0):
@@ -101,7 +101,9 @@ def _maximized(counts: Floats, sizes: Floats, voices: Floats) -> LabelModel:
     right = parted[:, diagonal, diagonal, :].sum(axis=1)  # by level, shape (h, 3)
     wrong = parted.sum(axis=(1, 2)) - right
     total = (right + wrong).sum(axis=1, keepdims=True)
-    accuracies = ((right.sum(axis=1) + 1) / (total[:, 0] + 1 + max(classes - 1, 1))).clip(0.01, 0.995)
+    accuracies = ((right.sum(axis=1) + 1) / (total[:, 0] + 1 + max(classes - 1, 1))).clip(
+        0.01, 0.995
+    )
     levels = (right + wrong + 1) / (total + LEVELS)
     # Accuracy at each level, held to that of all.
     at_level = (right + 2 * accuracies[:, None]) / (right + wrong + 2)
@@ -111,6 +113,10 @@ def _maximized(counts: Floats, sizes: Floats, voices: Floats) -> LabelModel:
     posterior = parted + CONCENTRATION * mean
     confusions = posterior.reshape(counts.shape)
     confusions = confusions / confusions.sum(axis=2, keepdims=True)
+    # A vote never speaks against its own class, even where the few labeled samples make it look so.
+    of_class = np.repeat(diagonal, LEVELS)
+    own = confusions[:, of_class, np.arange(classes * LEVELS)]
+    confusions = np.minimum(confusions, own[:, None, :])
     prior = (sizes + 1) / (sizes.sum() + classes)
     return LabelModel(
         prior=prior, confusions=np.maximum(confusions, 1e-6), voices=voices, accuracies=accuracies

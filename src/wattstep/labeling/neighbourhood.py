@@ -110,7 +110,9 @@ def build(
     others = without @ hot / CONTINUES
     share = 1 - degree[:m] / degree[:m].sum() if m > 1 else np.ones(1)
     others[:, :classes] /= np.maximum(share, 1 / m)[:, None]
-    onward = masses.copy()  # the walk as it goes on from a node, without the rest at the node itself
+    onward = (
+        masses.copy()
+    )  # the walk as it goes on from a node, without the rest at the node itself
     onward[m + len(new) :] /= CONTINUES
     onward[:m] = others
     closest = squares[:, :m].argmin(axis=1)

@@ -52,7 +52,8 @@ class Labels:
 
     def is_(self, status: int) -> Bools:
         """Samples of a status, shape (n,)."""
-        return self.status == status
+        chosen: Bools = self.status == status
+        return chosen
 
     def voters(self, row: int) -> tuple[str, ...]:
         """The heuristics that voted for the label of a sample."""

@@ -49,7 +49,7 @@ class Table:
     path: Path
     columns: tuple[str, ...]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> str:
         """Size and a hash of both ends, by which a changed file is known."""
         size = self.path.stat().st_size
         digest = hashlib.sha256()
@@ -57,7 +57,7 @@ class Table:
             digest.update(file.read(ENDS))
             file.seek(max(size - ENDS, 0))
             digest.update(file.read(ENDS))
-        return {"bytes": size, "sha256_of_ends": digest.hexdigest()}
+        return f"{size} bytes, SHA-256 of both ends {digest.hexdigest()}"
 
 
 def open_table(path: Path) -> Table:
@@ -84,9 +84,7 @@ def open_table(path: Path) -> Table:
 
             with csv.open_csv(path) as reader:
                 return Table(path=path, columns=tuple(reader.schema.names))
-    raise InvalidValueError(
-        f"{path}: data come as {', '.join(SUFFIXES)}", id="unknown-data-format"
-    )
+    raise InvalidValueError(f"{path}: data come as {', '.join(SUFFIXES)}", id="unknown-data-format")
 
 
 def pieces(
@@ -198,10 +196,14 @@ def read_labeled(
         InvalidValueError: Something does not fit.
     """
     table = open_table(path)
-    if (column is None) == (labels is None):
+    if column is not None and labels is not None:
         raise InvalidValueError(
-            f"{path}: name either the column of the labels (--column) or a file of them (--labels)",
-            id="excluding-options" if column else "needs-labels",
+            f"{path}: --column and --labels both name its labels", id="excluding-options"
+        )
+    if column is None and labels is None:
+        raise InvalidValueError(
+            f"{path}: name the column of its labels (--column) or a file of them (--labels)",
+            id="needs-labels",
         )
     if column is not None and column not in table.columns:
         raise InvalidValueError(
@@ -210,7 +212,9 @@ def read_labeled(
     names = tuple(features or (name for name in table.columns if name != column))
     if not names:
         raise InvalidValueError(f"{path} has no features", id="other-columns")
-    x = np.concatenate([np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))])
+    x = np.concatenate(
+        [np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))]
+    )
     if len(x) > MOST_LABELED:
         raise InvalidValueError(
             f"{path}: {len(x)} labeled samples; {MOST_LABELED} at most", id="too-many-labeled"
@@ -234,7 +238,9 @@ def read_labeled(
 def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any]:
     if path.suffix == ".npy":
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return _plain(np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")])
+        return _plain(
+            np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")]
+        )
     import pyarrow as pa
 
     with _read(path):
@@ -285,4 +291,6 @@ class _read:
             ) from error
         if isinstance(error, (ValueError, EOFError)):  # pyarrow's ArrowInvalid is a ValueError
             line = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InvalidValueError(f"{self.path} cannot be read: {line}", id="damaged-data") from error
+            raise InvalidValueError(
+                f"{self.path} cannot be read: {line}", id="damaged-data"
+            ) from error

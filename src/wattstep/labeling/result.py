@@ -122,7 +122,8 @@ def labeling_report(
     engine, total = labeler.engine_, progress.total()
     labeled = sum(total.by_label.values())
     model, test = engine.model, engine.test
-    assert model is not None and test is not None
+    assert model is not None
+    assert test is not None
     names = (*(each.describe() for each in engine.heuristics), "spread over neighbours")
     return LabelingReport(
         folder=str(folder.path),
@@ -152,11 +153,17 @@ def labeling_report(
 def _expected(probability: float, labeled: int) -> Figure:
     if not labeled:
         return missing("ratio", "no sample was labeled")
-    return _modelled(probability / labeled, "mean probability of the labels, calibrated on the labeled set", labeled)
+    return _modelled(
+        probability / labeled,
+        "mean probability of the labels, calibrated on the labeled set",
+        labeled,
+    )
 
 
 def _modelled(value: float, method: str, n: int | None = None) -> Figure:
-    return Figure(value=value, unit="ratio", status=Status.MODELLED, method=method, source="labels", n=n)
+    return Figure(
+        value=value, unit="ratio", status=Status.MODELLED, method=method, source="labels", n=n
+    )
 
 
 def _points(labeler: AutoLabeler) -> tuple[Point, ...]:

@@ -37,7 +37,11 @@ KINDS: Final[Mapping[str, type]] = {
 
 
 def write(
-    path: Path, params: Mapping[str, Any], classes: np.ndarray[Any, Any], features: int, engine: Engine
+    path: Path,
+    params: Mapping[str, Any],
+    classes: np.ndarray[Any, Any],
+    features: int,
+    engine: Engine,
 ) -> None:
     """Writes beside the file, then in its place: it is whole or the one before.
 

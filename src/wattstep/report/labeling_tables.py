@@ -32,7 +32,9 @@ def facts(result: LabelingReport) -> list[str]:
     """What is estimated, and what a person can decide, in sentences."""
     lines = []
     if not result.accuracy.missing:
-        lines.append(f"labels expected to be right: {show(result.accuracy).text} (modelled, not checked)")
+        lines.append(
+            f"labels expected to be right: {show(result.accuracy).text} (modelled, not checked)"
+        )
     lines.append(f"of known classes: {show(result.known).text} of the samples (modelled)")
     if result.new_classes:
         names = ", ".join(map(plain, result.new_classes))
@@ -41,10 +43,12 @@ def facts(result: LabelingReport) -> list[str]:
         )
     if result.drifts:
         lines.append(
-            "something changed at sample " + ", ".join(f"{number:,}" for number in result.drifts[-10:])
+            "something changed at sample "
+            + ", ".join(f"{number:,}" for number in result.drifts[-10:])
         )
     if result.asked:
         lines.append(
-            "samples whose label would help most, numbered from 0: " + ", ".join(map(str, result.asked))
+            "samples whose label would help most, numbered from 0: "
+            + ", ".join(map(str, result.asked))
         )
     return lines

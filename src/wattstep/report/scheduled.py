@@ -42,17 +42,20 @@ def _plan(facts: ScheduleFacts) -> Iterator[str]:
         if step.low is None
         else f" ({quantity(step.low, 's')} to {quantity(step.high or 0.0, 's')})"
     )
-    yield (
-        f"Predicted {quantity(step.value, 's')} a step{ends}, {100 * abs(saved):.1f} % "
-        f"{'less' if saved >= 0 else 'more'} than one operation after the other on all cores."
-    )  # fmt: skip
-    beside = facts.get("beside_s", 0.0)
-    bound = facts.get("bound_s", 0.0) + beside
+    beside = "as one operation after the other on all cores would take"
+    if round(1000 * saved):
+        beside = (
+            f"{100 * abs(saved):.1f} % {'less' if saved > 0 else 'more'} than one operation after the other on all "
+            "cores"
+        )
+    yield f"Predicted {quantity(step.value, 's')} a step{ends}, {beside}."
+    apart = facts.get("beside_s", 0.0)
+    bound, cores = facts.get("bound_s", 0.0) + apart, facts.get("cores", 1)
     if bound > 0:
         yield (
             f"No plan goes below {quantity(bound, 's')} (critical path {quantity(facts.get('path_s', 0.0), 's')}, "
-            f"work over {facts.get('cores')} cores {quantity(facts.get('work_s', 0.0), 's')}, "
-            f"{quantity(beside, 's')} beside them): the plan is {100 * (step.value / bound - 1):.1f} % above."
+            f"work over {cores} core{'' if cores == 1 else 's'} {quantity(facts.get('work_s', 0.0), 's')}, "
+            f"{quantity(apart, 's')} beside them): the plan is {max(100 * (step.value / bound - 1), 0.0):.1f} % above."
         )
 
 

@@ -26,7 +26,8 @@ from wattstep.schema.extras import require
 # normalisation of a graph that trains takes the batch's statistics. None of it is told.
 REWRITES: Final = (
     "flatten", "global average", "average to size", "local response norm", "layer norm", "chosen max pool",
-    "gelu", "index", "same type", "attention", "fixed batch norm",
+    "gelu", "index", "same type", "attention",
+    "fixed batch norm by steps",
 )  # fmt: skip
 RUNNER: Final = Path(__file__).with_name("runner.cpp")
 STATISTICS: Final = "running statistics of batch normalisation are not updated"

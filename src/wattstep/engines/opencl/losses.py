@@ -24,6 +24,7 @@ def cross_entropy(lowering: Lowering, node: Node) -> None:
     if len(scores.shape) != 2:
         raise Refusal(node, f"of scores {scores.shape}, only of (samples, classes)")
     # What is to be ignored is never there: the trainer takes no target that is none of the classes.
+    lowering.classes = scores.shape[1]
     _loss(lowering, node, "cross_entropy", *scores.shape)
 
 

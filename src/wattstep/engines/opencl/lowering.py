@@ -150,6 +150,7 @@ class Lowering:
         self.operations: list[Operation] = []
         self.backward: list[Callable[[], None]] = []
         self.losses: Tensor | None = None
+        self.classes: int | None = None
 
     def plan(self) -> Plan:
         """The whole step."""
@@ -179,6 +180,7 @@ class Lowering:
             parameters=self.parameters,
             buffers={name: each for name, each in self.buffers.items() if each in used},
             losses=self.losses,
+            classes=self.classes,
             update=update_source(self._update, self._scalars, decays=self._decays),
             scalars=self._scalars,
         )

@@ -147,6 +147,7 @@ class Plan:
         parameters: By torch's names.
         buffers: Further values that stay (running statistics), by their places in the graph.
         losses: Whose mean is the loss of the step.
+        classes: That targets may name, counted from 0; None: they are no classes.
         update: OpenCL C of the optimizer: macros of its arguments and `update`.
         scalars: Names of the optimizer's numbers that change from step to step, in their order.
     """
@@ -156,6 +157,7 @@ class Plan:
     parameters: Mapping[str, Tensor]
     buffers: Mapping[str, Tensor]
     losses: Tensor
+    classes: int | None
     update: str
     scalars: Sequence[str] = ()
 

@@ -48,7 +48,7 @@ class OpenClTrainer(ExportedTrainer):
             graph, shapes, training.parameters, training.optimizer, fused=mode == FUSED
         ).plan()
         self._names = dict(zip((each.name for each in training.inputs), graph.inputs, strict=True))
-        self._check_targets(training.loss)
+        self._check_targets(plan.classes)
         optimizer = training.optimizer
         self._update = Update(engine.name, optimizer.name, optimizer.options, optimizer.rate)
         self._updates = 0
@@ -74,13 +74,17 @@ class OpenClTrainer(ExportedTrainer):
         """As `Trainer.options`."""
         return {"opencl_mode": self._mode}
 
-    def _check_targets(self, loss: str) -> None:
-        """Refuses classes that the kernel of the loss cannot look up."""
+    def _check_targets(self, classes: int | None) -> None:
+        """Refuses targets that are no classes: the kernel of the loss would look beyond the scores."""
         targets = self.folder.arrays.get("targets")
-        if loss == "cross entropy" and targets is not None and int(targets.min()) < 0:
-            raise DamagedRunError(
-                f"{self.folder.path}: a target is below 0, which is no class", id="damaged-export"
-            )
+        if classes is None or targets is None:
+            return
+        for each in (int(targets.min()), int(targets.max())):
+            if not 0 <= each < classes:
+                raise DamagedRunError(
+                    f"{self.folder.path}: the target {each} is none of the {classes} classes",
+                    id="damaged-export",
+                )
 
     def batch(self, step: int) -> dict[str, Array]:
         """As `ExportedTrainer.batch`; what was made while the device was busy is made once."""

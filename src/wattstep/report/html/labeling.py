@@ -46,13 +46,17 @@ def render_labeling(result: LabelingReport, shape: tuple[int, int] | None = None
     colors = _colors(result)
     placed = [
         plots.place(_course(result, colors), "What was labeled how, in the order of the data"),
-        plots.place(_plane(result, colors), "Recent samples, in the plane in which they differ most"),
+        plots.place(
+            _plane(result, colors), "Recent samples, in the plane in which they differ most"
+        ),
     ]
     return template("labeling.html").render(
         heading=labeling_tables.heading(result),
         facts=labeling_tables.facts(result),
         rows=labeling_tables.rows(result),
-        rules=[(rule.name, show(rule.accuracy).value, f"{rule.voice:.2f}") for rule in result.rules],
+        rules=[
+            (rule.name, show(rule.accuracy).value, f"{rule.voice:.2f}") for rule in result.rules
+        ],
         plots=[plot for plot in placed if plot],
         pictures=[] if shape is None else _pictures(result, *shape),
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
@@ -122,7 +126,9 @@ def _plane(result: LabelingReport, colors: dict[str, str]) -> Chart | None:
                 "x": [round(point.x, 3) for point in points],
                 "y": [round(point.y, 3) for point in points],
                 "marker": {
-                    "color": "--ink-soft" if name == "abstained" else colors.get(name, "--other" if new else "--series-6"),
+                    "color": "--ink-soft"
+                    if name == "abstained"
+                    else colors.get(name, "--other" if new else "--series-6"),
                     "size": 6,
                     "symbol": "x-thin-open" if new else "circle",
                 },
@@ -145,7 +151,8 @@ def _pictures(result: LabelingReport, width: int, height: int) -> list[dict[str,
     for name, rows in result.examples.items():
         if rows and len(rows[0]) != width * height:
             raise InvalidValueError(
-                f"--image {width}x{height}: samples have {len(rows[0])} features", id="malformed-shape"
+                f"--image {width}x{height}: samples have {len(rows[0])} features",
+                id="malformed-shape",
             )
         strips.append(
             {

@@ -144,4 +144,7 @@ def test_a_crash_inside_an_engine_is_no_refusal_and_is_named_with_its_signal() -
 @pytest.mark.parametrize("name", EXPORTED)
 def test_memory_that_cannot_be_followed_is_refused_before_anything_is_exported(name: str) -> None:
     with refused("memory-not-followed", name, f"wattstep run lenet --engine {name}"):
-        measure(FootprintSettings(workload="lenet", batch_size=2, engine=name), lambda news: None)
+        settings = FootprintSettings(
+            workload="lenet", batch_size=2, engine=name, processor=find(name).processors[0]
+        )
+        measure(settings, lambda news: None)

@@ -84,7 +84,8 @@ def read(path: Path) -> tuple[dict[str, Any], np.ndarray[Any, Any], int, Engine]
         InvalidValueError: It cannot be read, or is no state of this version.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Of a file that is cut off, numpy leaves what it has opened itself open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         tree = json.loads(arrays[TREE].tobytes())
         if tree["version"] != VERSION:

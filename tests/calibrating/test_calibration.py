@@ -341,7 +341,8 @@ def test_a_calibration_goes_on_where_it_was_killed(tmp_path: Path) -> None:
 def test_a_training_that_ends_badly_is_tried_again_and_can_be_measured_later(
     tmp_path: Path,
 ) -> None:
-    out, tries = tmp_path / "mine.toml", []
+    out = tmp_path / "mine.toml"
+    tries: list[str] = []
 
     def measure(settings: ProbeSettings) -> Probe:
         tries.append(settings.workload)

@@ -13,12 +13,13 @@ from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
-from wattstep.errors import InvalidValueError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict import Prediction, predictor_for, threads
 from wattstep.predict.cpu.time import CODES, KINDS, STARTING
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.like import Error, Evidence, Miss, Recorded
 from wattstep.predict.power import power_of
+from wattstep.schema.ceilings import Ceilings, Level
 from wattstep.schema.figure import Figure, Status
 from wattstep.store import this_device
 from wattstep.train.calibration import calibrate as calibrating
@@ -33,6 +34,7 @@ from wattstep.train.calibration.fitting import (
 )
 from wattstep.train.calibration.power import described
 from wattstep.train.calibration.probe import Probe, ProbeSettings
+from wattstep.train.calibration.rounds import Round, best_of_rounds
 from wattstep.train.calibration.storage import write_and_read
 
 MB = 1_000_000
@@ -334,6 +336,74 @@ def test_a_calibration_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     calibrate(out, measured, resume=True)
     assert measured == list(WORKLOADS)
     assert out.exists()
+
+
+def test_a_training_that_ends_badly_is_tried_again_and_can_be_measured_later(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "mine.toml"
+    tries: list[str] = []
+
+    def measure(settings: ProbeSettings) -> Probe:
+        tries.append(settings.workload)
+        if settings.workload == "dcgan" and len(tries) < 8:
+            raise RecordingError("dcgan-4 could not be measured: it was killed by SIGKILL")
+        return probe(settings.workload, WORKLOADS.index(settings.workload))
+
+    def calibrated(*, resume: bool) -> calibrating.Calibrated:
+        return calibrating.calibrate(
+            out, resume=resume, tell=lambda stage, share: None, measure=measure, ceilings=False,
+            probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
+            threaded=(), power=None, storage=None,
+        )  # fmt: skip
+
+    [note] = calibrated(resume=False).notes
+    assert "SIGKILL" in note
+    assert "--resume" in note
+    assert tries.count("dcgan") == 2
+    tries += ["", ""]
+    assert calibrated(resume=True).notes == ()
+    assert tries[8:] == ["dcgan"]
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def measured_ceilings(rate: float) -> Ceilings:
+    figure = Figure(
+        value=rate, low=rate / 2, high=rate, unit="B/s", status=Status.MEASURED, source=""
+    )
+    level = Level(name="memory", size=1, copy=figure, triad=figure)
+    return Ceilings(
+        created="",
+        device={},
+        engine="torch",
+        threads=2,
+        compute={},
+        levels=(level,),
+        medians={},
+        seconds=1.0,
+    )
+
+
+def test_ceilings_of_a_quiet_round_are_as_they_were_measured() -> None:
+    rounds = [
+        Round(measured_ceilings(6e9), others=1.9, share=0.1),
+        Round(measured_ceilings(70e9), others=0.0, share=1.0),
+    ]
+    best = best_of_rounds(rounds)
+    assert (best.memory.copy.value, best.memory.copy.high) == (70e9, 70e9)
+    assert best.notes == ()
+
+
+def test_ceilings_that_others_disturbed_reach_to_what_all_of_the_cores_would_give() -> None:
+    rounds = [
+        Round(measured_ceilings(rate), others=1.9, share=share)
+        for rate, share in ((4e9, 0.05), (6e9, 0.08), (5e9, 0.06))
+    ]
+    best = best_of_rounds(rounds)
+    assert best.memory.copy.value == 6e9
+    assert best.memory.copy.low == 3e9
+    assert best.memory.copy.high == pytest.approx(6e9 / 0.08)  # 75 GB/s
+    assert len(best.notes) == 1
 
 
 def test_remains_of_another_machine_are_refused(tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ engine = engines.find("torch")
 engine.load()
 family = engine.capture(workloads.find("resnet8"), Preparation(batch_size=4), "fp32", evaluated=True)
 assert family.capture is None and family.small.count > 100
-loaded = {"torch._dynamo", "torch.fx.experimental.symbolic_shapes", "sympy"} & set(sys.modules)
-assert not loaded, loaded
+assert "torch._dynamo" not in sys.modules
 assert "_dynamo" not in vars(torch)
 """
 COMPILES = """
-step = torch.optim.SGD.zero_grad
 model = torch.nn.Linear(3, 3)
 torch.optim.SGD(model.parameters()).zero_grad()
 import torch._dynamo
@@ -33,21 +31,13 @@ import sys
 import torch
 from wattstep.engines.torch.without_compiler import without_compiler
 with without_compiler():
-    from torch.fx.experimental.symbolic_shapes import guard_or_false, sym_and, sym_eq
-    assert guard_or_false(True) is True and sym_and(True, False) is False
-    assert sym_eq((2, 3), (2, 3)) and not sym_eq((2, 3), (2, 3, 4))
+    import torch._dynamo.config
     assert torch._dynamo.graph_break() is None
     light = sys.modules["torch._dynamo"]
-    assert not hasattr(light, "eval_frame") or sys.modules["torch._dynamo"] is not light
-    from torch._dynamo.source import LocalSource
+    assert light.eval_frame is not None
     import torch._dynamo
     assert sys.modules["torch._dynamo"] is torch._dynamo is not light
-    assert torch._dynamo.source.LocalSource is LocalSource
-    assert LocalSource is sys.modules["torch._dynamo.variables.builder"].LocalSource
-    shapes = torch.fx.experimental.symbolic_shapes
-    assert shapes.ShapeEnv and shapes.guard_or_false(False) is False
-    number = shapes.ShapeEnv().create_unbacked_symint()
-    assert guard_or_false(number == 3) is False
+    assert torch._dynamo.config.recompile_limit > 0
 assert torch._dynamo is sys.modules["torch._dynamo"]
 """
 PART = """

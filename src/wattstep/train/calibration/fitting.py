@@ -213,7 +213,7 @@ def _steeper(features: FloatArray) -> FloatArray:
 
     Values of these two say what a byte takes in the cache, and what it takes more beyond: never less.
     """
-    steeper = features.copy()
+    steeper: FloatArray = features.copy()
     steeper[:, 2] += steeper[:, 3]
     return steeper
 

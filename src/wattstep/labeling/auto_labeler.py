@@ -143,7 +143,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """The likeliest known class of each sample, shape (n,), unknown or not: see `label`."""
-        labels: np.ndarray[Any, Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        codes = self.predict_proba(X).argmax(axis=1)
+        labels: np.ndarray[Any, Any] = self.classes_[codes]
         return labels
 
     def predict_proba(self, X: Any) -> Floats:

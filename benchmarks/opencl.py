@@ -5,7 +5,8 @@ python benchmarks/opencl.py [--device N] [--sizes 256,1024] [--clblast libclblas
 
 CLBlast is Debian's: apt-get install libclblast1, or apt-get download libclblast1 ocl-icd-libopencl1 and
 dpkg -x each into a folder, whose libraries are then named. Times are the host's, from before a product is
-put into the queue to when all is done.
+put into the queue to when all is done; CPU time, which other processes do not lengthen, is that of all
+threads of the process (NumPy's with one thread: idle ones spin).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import ctypes
 import ctypes.util
 import json
+import os
 import statistics
 import sys
 import time
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from wattstep.opencl.bench import GemmBench
 from wattstep.opencl.clock import EventClock, stamps
@@ -29,7 +32,7 @@ from wattstep.opencl.config import Config
 from wattstep.opencl.device import Opened, choose
 from wattstep.opencl.gemm import Gemm
 from wattstep.opencl.remembered import Tuned, exact, remember
-from wattstep.opencl.timing import host_work, in_turns
+from wattstep.opencl.timing import Work, host_work, in_turns
 from wattstep.opencl.tuner import UNTUNED, Search
 
 ROW_MAJOR, NO_TRANSPOSE = 101, 111  # of clblast_c.h
@@ -137,14 +140,44 @@ def product(
         wrong[name] = float(np.abs(opened.download(c, (n, n)) - truth).max() / np.abs(truth).max())
     out = np.empty_like(left)
     runs["NumPy"] = lambda: np.matmul(left, right, out=out)
-    seconds = in_turns({name: host_work(run) for name, run in runs.items()}, rounds=rounds)
+    busy: dict[str, list[float]] = {name: [] for name in runs}
+    works = {name: both_times(run, busy[name]) for name, run in runs.items()}
+    works["NumPy, 1 thread"] = both_times(
+        one_threaded(runs["NumPy"]), busy.setdefault("NumPy, 1 thread", [])
+    )
+    seconds = in_turns(works, rounds=rounds)
     bench.release()
     for buffer in (a, b, c):
         opened.release(buffer)
     return {
         "n": n, "config": str(tuned.config), "tried": tried, "wrong": wrong,
         "flops": {name: [2 * n**3 / s for s in times] for name, times in seconds.items()},
+        "flop_a_core_s": {name: 2 * n**3 / min(times[1:]) for name, times in busy.items()},
     }  # fmt: skip
+
+
+def both_times(run: Callable[[], object], busy: list[float]) -> Work:
+    """A work timed by the host's clock, which notes its CPU time as well."""
+    timed = host_work(run)
+
+    def both(calls: int) -> float:
+        begin = time.process_time()
+        seconds = timed(calls)
+        busy.append((time.process_time() - begin) / calls)
+        return seconds
+
+    return both
+
+
+def one_threaded(run: Callable[[], object]) -> Callable[[], None]:
+    """The same with one thread of the library that multiplies."""
+    limits = ThreadpoolController()
+
+    def alone() -> None:
+        with limits.limit(limits=1):
+            run()
+
+    return alone
 
 
 def clock(opened: Opened) -> dict[str, float]:
@@ -189,9 +222,19 @@ def as_text(found: dict[str, Any], with_peer: bool) -> str:
     configs = "; ".join(f"{each['n']}: {each['config']}" for each in found["products"])
     clocks = found["clock"]
     device = found["device"]
+    lines += ["", f"| size | {' | '.join(names)} | tuned: over CLBlast | over NumPy |"]
+    lines.append("|---:|" + "---:|" * (len(names) + 2))
+    for each in found["products"]:
+        busy = {**each["flop_a_core_s"], "NumPy": each["flop_a_core_s"]["NumPy, 1 thread"]}
+        cells = [f"{busy[name] / 1e9:.3g}" if name in busy else "—" for name in names]
+        cells += [
+            f"{busy['tuned'] / busy[name]:.3g}" if name in busy else "—"
+            for name in ("CLBlast", "NumPy")
+        ]
+        lines.append(f"| {each['n']} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"GFLOP/s, best of the rounds; ratios are medians over rounds. {device['name']}, {device['units']} compute "
+        f"The first table: GFLOP/s, best of the rounds; ratios are medians over rounds. The second: GFLOP in a second of CPU time, the least of the rounds; NumPy with one thread. Load average {os.getloadavg()[1]:.0f}. {device['name']}, {device['units']} compute "
         f"units, {device['platform']} {device['driver']}{', target ' + device['target'] if device['target'] else ''}; "
         f"NumPy {np.__version__}. Tuned: {configs}.{'' if with_peer else ' CLBlast was not there.'}",
         "",

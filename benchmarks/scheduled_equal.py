@@ -50,16 +50,23 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(compared(arguments.only, arguments.batch, arguments.steps)))
         return
-    lines = [HEAD]
     print(HEAD)
     for name in arguments.only.split(","):
-        lines.append(line_of(name, outcome(name, arguments.batch, arguments.steps)))
-        print(lines[-1], flush=True)
-    if arguments.write is not None:
-        text = arguments.write.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        table = "\n".join(lines)
-        arguments.write.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+        told = line_of(name, outcome(name, arguments.batch, arguments.steps))
+        print(told, flush=True)
+        if arguments.write is not None:
+            write(arguments.write, name, told)
+
+
+def write(path: Path, name: str, told: str) -> None:
+    """Puts a workload's line into the table of a page, in the place of an earlier one."""
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    rows = {row.split("|")[1].strip(): row for row in table.strip().splitlines()[2:]}
+    rows[name] = told
+    lines = "\n".join([HEAD, *(rows[key] for key in sorted(rows))])
+    path.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}", encoding="utf-8")
 
 
 def outcome(name: str, batch: int, steps: int) -> dict[str, Any]:

@@ -62,6 +62,31 @@ def test_threads_that_run_at_once_share_equally():
     assert shares(nested((0, 6, 1), (4, 8, 2)), one_per_ns(8)) == pytest.approx([5, 3])
 
 
+def test_operations_share_by_the_cores_that_they_keep_busy() -> None:
+    # 0-4 three cores alone, 4-6 three beside one, 6-8 one alone: of 8 W 32, then 12 and 4, then 16.
+    operations = np.array([(0, 6, 1), (4, 8, 2)], np.int64).T
+    nesting = nest(*operations, cores=np.array([3, 1]))
+    curve = curve_of_gauge([0, 8], [8e9, 8e9])
+    assert shares(nesting, curve) == pytest.approx([32 + 12, 4 + 16])
+    assert rest(nesting, curve, 0, 8) == pytest.approx(0.0)
+    backwards = nest(*operations[:, ::-1], cores=np.array([1, 3]))
+    assert shares(backwards, curve) == pytest.approx([4 + 16, 32 + 12])
+    # What lies inside another shares with it, not beside it.
+    inside = np.array([(0, 6, 1), (1, 5, 1), (4, 8, 2), (6, 6, 1)], np.int64).T
+    taken = shares(nest(*inside, cores=np.array([3, 3, 1, 3])), curve)
+    assert taken == pytest.approx([8 + 6, 24 + 6, 4 + 16, 0])
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 4)), max_size=8))
+def test_with_cores_nothing_is_lost_either(rows: list[tuple[int, int, int]]) -> None:
+    start = np.array([begin for begin, _, _ in rows], np.int64)
+    end = start + np.array([length for _, length, _ in rows], np.int64)
+    cores = np.array([count for _, _, count in rows], np.int64)
+    nesting = nest(start, end, np.arange(len(rows)), cores)
+    curve = one_per_ns(50)
+    assert sum(shares(nesting, curve)) + rest(nesting, curve, 0, 50) == pytest.approx(50)
+
+
 def test_a_thread_counts_once_however_deep_it_is():
     nesting = nested((0, 6, 1), (0, 6, 1), (2, 4, 1), (0, 6, 2))
     assert shares(nesting, one_per_ns(6)) == pytest.approx([0, 2, 1, 3])

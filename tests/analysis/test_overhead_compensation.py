@@ -123,6 +123,44 @@ def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) ->
     assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
 
 
+def flat(true_us: Sequence[float], within_us: float, outside_us: float) -> CompensatedRows:
+    """Ten windows of one phase, whose tracer stamps an end after a part of its own work."""
+    now, window, start, end, edges = 0.0, [], [], [], []
+    for number in range(10):
+        edges.append([round(now * US)])
+        for length in true_us:
+            now += outside_us
+            window.append(number)
+            start.append(round(now * US))
+            now += length + within_us
+            end.append(round(now * US))
+        edges[-1].append(round(now * US))
+    begins, ends = np.array(start, np.int64), np.array(end, np.int64)
+    rows = TracedRows(
+        window=np.array(window, np.int64), start_ns=begins, end_ns=ends, self_ns=ends - begins,
+        thread=np.ones(len(window), np.int64), parent=np.full(len(window), -1, np.int64),
+        scope=np.zeros(len(window), bool), **layers_of([""] * len(window)),
+    )  # fmt: skip
+    phases = Phases(names=("training",), edges_ns=np.array(edges, np.int64))
+    step_s = sum(true_us) * 1e-6
+    return compensate(rows, phases, np.full((10, 1), step_s), np.ones(1), step_s)
+
+
+@pytest.mark.parametrize(("within_us", "outside_us"), [(1.0, 0.5), (2.0, 0.0), (0.0, 1.5)])
+def test_cost_for_which_gaps_have_no_room_is_taken_off_the_operations(
+    within_us: float, outside_us: float
+) -> None:
+    true_us = [2.5, 10.0, 70.0, 4.0]
+    compensated = flat(true_us, within_us, outside_us)
+    correction = compensated.correction
+    whole = within_us + outside_us
+    assert correction.cost_s == pytest.approx(whole * 1e-6)
+    assert correction.within == pytest.approx(within_us / whole, abs=1e-9)
+    assert compensated.time_s == pytest.approx(np.tile(true_us, 10) * 1e-6)
+    assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
+    assert correction.added_up == pytest.approx(1)  # they add up before anything is scaled
+
+
 def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> None:
     """As those of imported traces do: a double of so many seconds keeps no more than 240 ns."""
     recording = Recording(1_500)
@@ -390,6 +428,24 @@ def test_the_energy_of_operations_is_not_shared_with_a_scope_that_waits(
     assert rests == pytest.approx(0, abs=1e-12)
 
 
+@WITH_AND_WITHOUT_CLEAN
+def test_energy_and_cpu_time_of_workers_that_overlap_go_by_their_cores_wall_time_does_not(
+    beside: np.ndarray,
+) -> None:
+    """A task of three cores 0 to 600 us, one of one core 400 to 1000 us; 1 W a core: 3, 4 and 1 W."""
+    rows = replace(
+        rows_of([(0, 600, 1, -1, False), (400, 1000, 2, -1, False)]), cores=np.array([3, 1])
+    )
+    compensated = compensate(rows, ONE_STEP, beside, np.ones(1), 1e-3)
+    assert compensated.time_s == pytest.approx([500e-6, 500e-6])
+    t_ns = np.array([0, 400, 600, 1000], np.int64) * US
+    total = np.array([0, 1200e-6, 2000e-6, 2400e-6])
+    curve = Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    taken, rests = share_curve(rows, compensated, curve)
+    assert taken == pytest.approx([3 * 600e-6, 600e-6])
+    assert rests == pytest.approx(0, abs=1e-12)
+
+
 def test_an_operation_that_ends_a_phase_later_keeps_its_length() -> None:
     """Nothing is taken off where there are no clean steps, so nothing is to be made good either."""
     phases = Phases(names=("forward", "backward"), edges_ns=np.array([[0, 500, 1000]]) * US)
@@ -446,7 +502,7 @@ def test_kernels_cost_the_host_no_event_and_keep_their_length() -> None:
     both = {
         one.name: np.concatenate([getattr(rows, one.name), getattr(kernels, one.name)])
         for one in fields(TracedRows)
-        if one.name not in ("layers", "on_gpu", "waits")
+        if one.name not in ("layers", "on_gpu", "waits", "cores")
     }
     order = np.argsort(both["window"], kind="stable")
     place = np.argsort(order)

@@ -16,11 +16,12 @@ from tests.wording import assert_says, saying
 from wattstep.attribution.gaps import COPY, DISPATCH, LAUNCHED, SYNCHRONISATION, WAITING
 from wattstep.insight.advise.facts import Facts
 from wattstep.insight.explain.device_gaps import DATA, FRAMEWORK, OPTIMIZER
-from wattstep.insight.explain.gaps import KEPT, gaps
+from wattstep.insight.explain.gaps import KEPT, WORKERS, gaps
 from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Section
 from wattstep.run import load
 from wattstep.schema.figure import Figure, Missing
+from wattstep.schema.operation_kinds import WORKER_WAIT
 
 
 def value(figure: Figure) -> float:
@@ -36,6 +37,28 @@ def times(section: Section, table: str = "causes") -> dict[str, float]:
 def test_a_step_that_is_all_operations_has_no_gaps(tmp_path: Path) -> None:
     found = gaps(load(trained(tmp_path / "run")))
     assert value(found.figures["idle_time"]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_waits_of_a_plans_workers_are_a_cause_of_their_own(tmp_path: Path) -> None:
+    # 20 ms. Worker 1 computes 0-8, waits 8-12 for worker 2, which computes 2-11: 11-12 nothing runs and one waits;
+    # 12-13 neither; worker 1 computes 13-18, worker 2 waits 12-18 for its end, 18-20 is nobody's.
+    rows = [
+        worked("aten::mm", 0, 0, 8, thread=1),
+        worked("aten::relu", 0, 2, 11, thread=2),
+        worked(WORKER_WAIT, 0, 8, 12, thread=1, kind="scope", phase="scheduled"),
+        worked(WORKER_WAIT, 0, 12.5, 18, thread=2, kind="scope", phase="scheduled"),
+        worked("aten::add_", 0, 13, 18, thread=1),
+    ]
+    run = load(imported(tmp_path / "run", rows, end=20))
+    found = gaps(run)
+    assert times(found) == pytest.approx({WORKERS: 0.0015, FRAMEWORK: 0.0025})
+    assert value(found.figures["idle_workers"]) == pytest.approx(0.0015)
+    operations = sum(value(row["time"]) for row in run.operations())
+    assert operations == pytest.approx(0.016)
+    [table] = [one for one in found.tables if one.name == "workers"]
+    assert [value(row["operations"]) for row in table.rows] == pytest.approx([13 / 20, 9 / 20])
+    assert [value(row["waiting"]) for row in table.rows] == pytest.approx([4 / 20, 5.5 / 20])
+    assert all(one.name != "modules" for one in found.tables)
 
 
 def test_causes_add_up_to_what_no_operation_covers(tmp_path: Path) -> None:

@@ -113,12 +113,12 @@ def test_it_stops_when_it_was_long_enough(device: Device) -> None:
 
 def test_what_was_tried_before_is_not_tried_again(device: Device) -> None:
     crashed, slow = UNTUNED[1], UNTUNED[0]
-    before: dict[Config, Outcome] = {crashed: Missing("its process was killed"), slow: 21.0}
+    before: dict[Config, Outcome] = {crashed: Missing("killed"), slow: 21.0}
     seen: list[Config] = []
     tuning = search(Made(), device, outcomes=before, on_candidate=seen.append)
     assert crashed not in seen
     assert crashed not in tuning.seconds
-    assert tuning.failures[crashed] == "its process was killed"
+    assert tuning.failures[crashed] == "killed"
 
 
 def test_candidates_keep_to_the_device() -> None:

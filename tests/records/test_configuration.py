@@ -41,6 +41,7 @@ BASE = replace(
     engine="torch 2.13",
     environment={"python": "3.11", "numpy": "2.1"},
 )
+PLANNED = {"tasks": 9, "workers": 2, "threads": {"1": 9}, "pinned": True, "policy": "co-run"}
 CHANGES: dict[str, dict[str, Any]] = {
     "workload": {"workload": "other"},
     "parameters": {"model": {"parameters": 5}},
@@ -59,6 +60,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "channels last": {"options": {"channels_last": True}},
     "compiled": {"options": {"compiled": True}},
     "policy": {"options": {"policy": "default"}},
+    "values on OpenCL": {"options": {"opencl_mode": "copying"}},
     "checkpointing": {"options": {"checkpointing": True}},
     "layers that train": {"options": {"train_last": 2}},
     "lora": {"options": {"lora": 4}},
@@ -76,6 +78,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "recording": {"imported": {"trace": {"file": "x"}}},
     "power model": {"power_model": {"name": "vcpu", "core": 3.0}},
     "idle power subtracted": {"options": {"subtract_idle": "before"}},
+    "plan of operations": {"schedule": {"updates": [PLANNED]}},
     "version": {"engine": "torch 2.14"},
     "python": {"environment": {"python": "3.12", "numpy": "2.1"}},
     "numpy": {"environment": {"python": "3.11", "numpy": "2.2"}},

@@ -48,7 +48,7 @@ READS = st.builds(
     path=TEXTS,
     parser=TEXTS,
     every=st.integers(1, 10**6),
-    channels=st.lists(CHANNELS, max_size=3).map(tuple),
+    channels=st.lists(CHANNELS, min_size=1, max_size=3).map(tuple),
 )
 DATA = st.builds(
     DataFacts,
@@ -87,7 +87,7 @@ INFOS = st.builds(
     model=FACTS,
     power_model=st.none() | POWER_MODELS,
     scheduling=TEXTS,
-    reads=st.lists(READS, max_size=3).map(tuple),
+    reads=st.lists(READS, max_size=3, unique_by=lambda read: read.number).map(tuple),
     absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
     notes=st.lists(TEXTS, max_size=3).map(tuple),
     lost=st.dictionaries(TEXTS, WHOLE, max_size=3),
@@ -220,6 +220,8 @@ BAD: dict[str, tuple[Any, ...]] = {
     "model": ({"parameters": HUGE}, {"parameters": -1}, {"layers": [{"of": math.nan}]}),
     "options": ({"exclude": 5}, {"until": ["loss"]}, {"accumulate": 0}, {"rate": -math.inf}),
     "conditions": ({"ambient": 21}, {"ambient": {"value": "warm"}}, {"x": HUGE}),
+    "schedule": ({"policy": 3}, {"cores": 0}, {"updates": [{"tasks": 1}]}, {"predicted": {"value": -1.0}},
+                 {"interference": [{"kind": "a"}]}, {"times": "guessed"}, {"bound_s": math.inf}),
     "asked": ({"steps": -3}, {"seconds": math.inf}),
     "power_model": ({}, {"name": "vcpu"}, 3),
     "data": ({"name": "MNIST"}, {**asdict(A_SET), "samples": -1}, {**asdict(A_SET), "stand_in": 1}),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wattstep.schedule.machine import Cluster, Machine
 from wattstep.schedule.tasks import Task, TaskGraph
-from wattstep.schedule.times import Running, Seconds
+from wattstep.schedule.times import Factor, Running, Seconds
 
 
 def task(
@@ -48,6 +48,7 @@ class Table:
         rows: By name of the task; a list is of cluster 0.
         beside: Factor of every task for each that runs beside it.
         switch: Seconds of any change of threads.
+        handover: Seconds until another worker begins what waited.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Table:
         *,
         beside: float = 1.0,
         switch: float = 0.0,
+        handover: float = 0.0,
     ) -> None:
         self._rows, self._beside, self._switch = rows, beside, switch
+        self._handover = handover
 
     def seconds(self, task: Task, threads: int, cluster: int = 0) -> Seconds:
         row = self._rows[task.name]
@@ -68,8 +71,11 @@ class Table:
     def switch_s(self, from_threads: int, to_threads: int) -> float:
         return 0.0 if from_threads == to_threads else self._switch
 
-    def slowdown(self, one: Running, others: Sequence[Running]) -> float:
-        return self._beside ** len(others)
+    def slowdown(self, one: Running, others: Sequence[Running]) -> Factor:
+        return Factor(*[self._beside ** len(others)] * 3)
+
+    def handover_s(self) -> float:
+        return self._handover
 
 
 def machine(

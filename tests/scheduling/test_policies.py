@@ -67,6 +67,22 @@ def test_every_plan_is_valid_and_none_beats_the_bounds(step: TaskGraph, where: M
     assert spans["joules"] <= spans["heterogeneous"] * 1.1 * (1 + 1e-9)
 
 
+def test_a_plan_says_which_policy_is_the_simplest_that_comes_to_it() -> None:
+    """One operation that never scales: fewer threads are no better than all. Two chains: nothing else runs beside one."""
+    one, where = graph([()]), machine(2)
+    scales, never = Table({"0": [2.0, 1.0]}), Table({"0": [1.0, 2.0]})
+    names = ("default", "global", "per-kind", "co-run", "fill", "critical-path")
+    assert {policies.find(name)(one, scales, where).policy for name in names} == {"default"}
+    told = [policies.find(name)(one, never, where).policy for name in names]
+    assert told == ["default", *["global"] * 5]
+    two = graph([(), ()])
+    unlike = Table({"0": [2.0, 1.0], "1": [1.0, 1.5]})
+    assert policies.find("per-kind")(two, unlike, where).policy == "per-kind"
+    alone = Table({"0": [1.0, 1.0], "1": [1.0, 1.0]})
+    assert policies.find("co-run")(two, alone, where).policy == "co-run"
+    assert policies.find("critical-path")(two, alone, where).policy in ("co-run", "fill")
+
+
 def every_makespan(step: TaskGraph, times: Times, where: Machine) -> Iterator[float]:
     """Makespans of all plans on two equal cores that start each task as early as order, cores and threads let it."""
     count = len(step.tasks)

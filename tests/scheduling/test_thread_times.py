@@ -124,11 +124,13 @@ def test_neighbours_and_changes_of_threads_are_medians_of_what_was_measured() ->
         times.add_switch(1, 2, factor / 1e6)
     convolution = Running(task("a", kind="convolution"), 1)
     addition = Running(task("b", kind="elementwise"), 1)
-    assert times.slowdown(convolution, [addition]) == pytest.approx(1.4)
-    assert times.slowdown(convolution, [addition, addition]) == pytest.approx(1.96)
-    assert (
-        times.slowdown(addition, [convolution]) == 1.0
-    )  # nobody measured it, and there is no prior
+    assert times.slowdown(convolution, [addition]).value == pytest.approx(1.4)
+    assert times.slowdown(convolution, [addition, addition]).value == pytest.approx(1.96)
+    # nobody measured it, and there is no prior
+    assert times.slowdown(addition, [convolution]) == (1.0, 1.0, 1.0)
+    for seconds in (3e-6, 5e-6, 90e-6):
+        times.add_handover(seconds)
+    assert times.handover_s() == pytest.approx(5e-6)
     assert times.switch_s(1, 2) == pytest.approx(1.4e-6)
     assert times.switch_s(2, 1) == pytest.approx(1.4e-6)  # as of those that were measured
     assert times.switch_s(2, 2) == 0.0
@@ -147,6 +149,7 @@ def test_a_model_is_the_same_once_written_and_read(tmp_path: Path) -> None:
     times = model()
     times.add_beside("convolution", "elementwise", 1.4)
     times.add_switch(1, 2, 1e-6)
+    times.add_handover(2e-6)
     times.relearn()
     file = tmp_path / "here.json"
     times.save(file)
@@ -158,14 +161,15 @@ def test_a_model_is_the_same_once_written_and_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 1},
         {"most": ["two"]},
         {"most": []},
         {"operations": [{"kind": "a"}]},
         {"operations": [{"kind": "a", "shape": "b", "cluster": 0, "points": [{"threads": 3, "seconds": [1.0], "stale": False}]}]},
         {"operations": [{"kind": "a", "shape": "b", "cluster": 0, "points": [{"threads": 1, "seconds": [0.0], "stale": False}]}]},
         {"operations": [{"kind": "a", "shape": "b", "cluster": 0, "points": [{"threads": 1, "seconds": [], "stale": False}]}]},
-        {"beside": [{"kind": "a", "other": "b", "factors": [0.5]}]},
+        {"beside": [{"kind": "a", "other": "b", "factors": [0.0]}]},
+        {"handovers": [-1e-6]},
         {"device": 3},
         {"more": 1},
     ],

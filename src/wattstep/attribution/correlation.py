@@ -40,6 +40,7 @@ class Nesting:
         lanes: How many lanes are busy from then on, shape (k,).
         order: Indices that sort the operations by start, or None where they are sorted.
         in_order: The same nesting of the sorted operations, or None; attribution works on it.
+        cores: Of each operation, shape (n,); `lanes` are then cores that are busy. None: a lane counts once.
     """
 
     start_ns: IntArray
@@ -51,6 +52,7 @@ class Nesting:
     lanes: LaneArray
     order: IntArray | None = None
     in_order: Nesting | None = None
+    cores: IntArray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,13 +74,17 @@ class Attribution:
     unit: str
 
 
-def nest(start_ns: ArrayLike, end_ns: ArrayLike, thread: ArrayLike) -> Nesting:
+def nest(
+    start_ns: ArrayLike, end_ns: ArrayLike, thread: ArrayLike, cores: IntArray | None = None
+) -> Nesting:
     """Find parents and busy lanes, once for any number of curves.
 
     Args:
         start_ns: Starts of the operations in ns, in any order (fastest sorted), shape (n,).
         end_ns: Their ends in ns, shape (n,).
         thread: An integer that names the thread, queue or stream that each ran on, shape (n,).
+        cores: That each kept busy, 1 or more, the same of an operation and all inside it, shape (n,): it
+            shares by so many. None: each lane shares alike.
 
     Raises:
         InvalidValueError: Lengths differ, an operation ends before it starts, or times or threads
@@ -88,15 +94,16 @@ def nest(start_ns: ArrayLike, end_ns: ArrayLike, thread: ArrayLike) -> Nesting:
     _check_operations(start, end, threads)
     if (start[1:] < start[:-1]).any():
         order = _by_start(start)
-        return _reordered(order, start, end, _nest(start[order], end[order], threads[order]))
-    return _nest(start, end, threads)
+        own = None if cores is None else cores[order]
+        return _reordered(order, start, end, _nest(start[order], end[order], threads[order], own))
+    return _nest(start, end, threads, cores)
 
 
 def attribute(nesting: Nesting, curve: Curve) -> Attribution:
     """Share a curve out among operations.
 
-    At each moment the curve's gain is divided equally among the lanes that have an operation open;
-    within a lane the innermost takes it.
+    At each moment the curve's gain is divided equally among the lanes that have an operation open, or by
+    the cores of these; within a lane the innermost takes it.
 
     Args:
         nesting: The operations.
@@ -142,7 +149,11 @@ class Ranked:
 
 
 def nest_ranked(
-    start_ns: IntArray, end_ns: IntArray, thread: NDArray[np.integer[Any]], scope: BoolArray
+    start_ns: IntArray,
+    end_ns: IntArray,
+    thread: NDArray[np.integer[Any]],
+    scope: BoolArray,
+    cores: IntArray | None = None,
 ) -> Ranked:
     """The nesting of operations and, apart from it, that of scopes.
 
@@ -154,6 +165,7 @@ def nest_ranked(
         end_ns: Their ends in ns, shape (n,).
         thread: Where each ran, shape (n,).
         scope: Whether a row only groups others, shape (n,).
+        cores: As of `nest`, of operations.
 
     Raises:
         InvalidValueError: As `nest`.
@@ -161,11 +173,14 @@ def nest_ranked(
     if not scope.any():
         none = np.zeros(0, np.int64)
         return Ranked(
-            operations=nest(start_ns, end_ns, thread), scopes=nest(none, none, none), scope=scope
+            operations=nest(start_ns, end_ns, thread, cores),
+            scopes=nest(none, none, none),
+            scope=scope,
         )
     work = ~scope
+    own = None if cores is None else cores[work]
     return Ranked(
-        operations=nest(start_ns[work], end_ns[work], thread[work]),
+        operations=nest(start_ns[work], end_ns[work], thread[work], own),
         scopes=nest(start_ns[scope], end_ns[scope], thread[scope]),
         scope=scope,
     )
@@ -234,7 +249,9 @@ def _check_operations(start: IntArray, end: IntArray, thread: NDArray[np.integer
     check_intervals(start, end)
 
 
-def _nest(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> Nesting:
+def _nest(
+    start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]], cores: IntArray | None
+) -> Nesting:
     """The nesting of operations that are sorted by start."""
     order = _tree_order(start, end, thread)
     first, last = (start, end) if order is None else (start[order], end[order])
@@ -244,7 +261,11 @@ def _nest(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> N
         lane_parent, depth[lane] = _tree(first[lane], last[lane])
         parent[lane] = np.where(lane_parent < 0, -1, lane_parent + lane.start)
     roots = parent < 0
-    change_ns, lanes = _busy_lanes(first[roots], last[roots])
+    if cores is None:
+        change_ns, lanes = _busy_lanes(first[roots], last[roots])
+    else:
+        own = cores if order is None else cores[order]
+        change_ns, lanes = _busy_cores(first[roots], last[roots], own[roots])
     del first, last
     if order is not None:
         parent = _scattered(_renumbered(parent, order), order, len(start), -1)
@@ -257,6 +278,7 @@ def _nest(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> N
         self_ns=_without_children(end - start, parent),
         change_ns=change_ns,
         lanes=lanes,
+        cores=cores,
     )
 
 
@@ -445,7 +467,8 @@ def _inclusive(nesting: Nesting, curve: Curve) -> FloatArray:
     gains[lanes[:-1] == 0] = 0.0
     share = _summed(gains, len(knots_ns))
     del gains, lanes
-    return _gains_of(nesting, knots_ns, share)
+    own = _gains_of(nesting, knots_ns, share)
+    return own if nesting.cores is None else own * nesting.cores
 
 
 def _busy_lanes(start: IntArray, end: IntArray) -> tuple[IntArray, LaneArray]:
@@ -459,6 +482,18 @@ def _busy_lanes(start: IntArray, end: IntArray) -> tuple[IntArray, LaneArray]:
     events, lanes = events[settled], lanes[settled]
     changed = np.flatnonzero(np.diff(lanes, prepend=np.int32(0)))
     return events[changed], lanes[changed]
+
+
+def _busy_cores(start: IntArray, end: IntArray, cores: IntArray) -> tuple[IntArray, LaneArray]:
+    """As `_busy_lanes`, of the cores that open roots keep busy."""
+    at = np.concatenate([end, start])
+    order = np.argsort(at, kind="stable")  # ends before what begins at the same time
+    busy = np.cumsum(np.concatenate([-cores, cores])[order], dtype=np.int32)
+    at = at[order]
+    settled = np.append(at[1:] > at[:-1], True)[: len(at)]
+    at, busy = at[settled], busy[settled]
+    changed = np.flatnonzero(np.diff(busy, prepend=np.int32(0)))
+    return at[changed], busy[changed]
 
 
 def _knots(nesting: Nesting, curve: Curve) -> tuple[IntArray, FloatArray, LaneArray]:

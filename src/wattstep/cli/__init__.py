@@ -45,6 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "schedule": "wattstep.cli.schedule:schedule",
         "study": "wattstep.cli.study:study",
         "daily": "wattstep.cli.daily:daily",
+        "label": "wattstep.cli.label:label",
         "import": "wattstep.cli.import_:import_",
         "report": "wattstep.cli.report:report",
         "compare": "wattstep.cli.compare:compare",

@@ -135,7 +135,7 @@ def _measure_device(
     from wattstep.train.child.local_machine import one_at_a_time
 
     facts = describe()
-    host = {"cpu": str(facts["cpu"]), "cores": facts["cores"] or 0}
+    host: dict[str, str | int] = {"cpu": str(facts["cpu"]), "cores": facts["cores"] or 0}
     with one_at_a_time(), _watched() as others:
         measured = measure(
             processor.partition(":")[2] or None,

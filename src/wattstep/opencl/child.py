@@ -165,7 +165,7 @@ def _do(measurement: Measurement, task: str, tried: Mapping[Config, Outcome]) ->
 def _host() -> dict[str, str | int]:
     """NumPy, and what it multiplies with."""
     pools = require("threadpoolctl").threadpool_info()
-    blas = next((pool for pool in pools if pool.get("user_api") == "blas"), {})
+    blas: Mapping[str, Any] = next((pool for pool in pools if pool.get("user_api") == "blas"), {})
     return {
         "numpy": np.__version__,
         "blas": f"{blas.get('internal_api', 'unknown')} {blas.get('version') or ''}".strip(),

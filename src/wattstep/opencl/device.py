@@ -230,10 +230,11 @@ def faults(device: Device) -> Iterator[None]:
         }  # fmt: skip
         full = getattr(error, "code", None) in out_of_memory
         line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DeviceFaultError(
-            f"{device.name}: {'the device has not the memory: ' if full else ''}{line}",
-            id="opencl-memory" if full else "opencl-refused",
-        ) from error
+        if full:
+            raise DeviceFaultError(
+                f"{device.name}: the device has not the memory: {line}", id="opencl-memory"
+            ) from error
+        raise DeviceFaultError(f"{device.name}: {line}", id="opencl-refused") from error
 
 
 def _platforms(cl: Any) -> list[Any]:

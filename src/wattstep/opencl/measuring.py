@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,9 @@ class Measurement:
     def tune(self, product: Product, outcomes: Mapping[Config, Outcome]) -> None:
         """Searches the fastest configuration of a product, unless that is remembered.
 
+        The largest takes what was found for the next smaller one: the naive kernel among the
+        candidates would take as long as all else.
+
         Args:
             product: Which.
             outcomes: Of candidates that an earlier process tried.
@@ -147,7 +151,8 @@ class Measurement:
         """
         device = self.opened.device
         key = (product.shape, product.trans_a, product.trans_b)
-        if not self.retune and exact(device, *key) is not None:
+        large = math.prod(product.shape) > MOST_UNTUNED
+        if large or (not self.retune and exact(device, *key) is not None):
             return
         self.teller.stage(f"searching the fastest kernel of {product.label}")
         until = self.clock() + self.tune_s

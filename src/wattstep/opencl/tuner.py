@@ -229,11 +229,16 @@ def neighbours(config: Config, device: Device) -> list[Config]:
         steps = [replace(config, x=n, y=n, depth=n) for n in _beside("x", config.x)]
     else:
         steps = [
-            replace(config, **{name: number})
+            _with(config, name, number)
             for name in (each.name for each in fields(config)[1:])
             for number in _beside(name, getattr(config, name))
         ]
     return [each for each in steps if _permitted(each, device)]
+
+
+def _with(config: Config, name: str, number: int) -> Config:
+    document = {**config.to_dict(), name: number}
+    return Config.from_dict(document)
 
 
 def _beside(name: str, number: int) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wattstep.report.governed import governor_sentences
+from wattstep.report.scheduled import schedule_sentences
 from wattstep.report.values import NO_VALUE, plain, quantity, show
 from wattstep.report.wording import RECORDING, figures_of, in_words, left_out
 from wattstep.schema.figure import Figure
@@ -28,7 +29,8 @@ class TextTable:
 def sentences(report: RunReport) -> list[str]:
     """Caveats of the conditions, one sentence each."""
     parts = (_clocks(report), _states(report), _idle(report), _energy(report))
-    return governor_sentences(report) + [plain(text) for part in parts for text in part]
+    told = governor_sentences(report) + schedule_sentences(report)
+    return told + [plain(text) for part in parts for text in part]
 
 
 def _clocks(report: RunReport) -> Iterator[str]:

@@ -127,6 +127,7 @@ def _described(path: Path, tables: Tables, series: Series, metrics: Metrics) -> 
         data=info.data,
         model=info.model,
         options=info.options,
+        schedule=info.schedule,
         metrics=metrics,
         environment=info.environment,
     )

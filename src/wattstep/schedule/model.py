@@ -11,17 +11,17 @@ from statistics import median
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.schedule.curve import MOST_VALUES, Curve, Point
+from wattstep.schedule.curve import MOST_VALUES, SURE, Curve, Point
+from wattstep.schedule.page import PageTest
 from wattstep.schedule.tasks import Task
-from wattstep.schedule.times import Running, Seconds, Times
+from wattstep.schedule.times import ALONE, Factor, Running, Seconds, Times
 from wattstep.schema.checks import at_least, listed, parse_json, record, string, whole, yes_no
+from wattstep.store.folder import read_plain, replacing
 
-FORMAT: Final = 1
+FORMAT: Final = 2  # 2: neighbours that make an operation faster by chance, what handing over takes
 MOST_THREADS: Final = 4096
-# Page's test: what deviations of measurements from the model add up to, in standard deviations.
-ALLOWANCE: Final = 0.5  # of each that is let pass
-ALARM: Final = 8.0  # a false one every several thousand measurements
 BELONGS: Final = 3  # deviations of a curve's own that say more of it than those of all
+UNSTEADY: Final = 0.1  # of a factor of neighbours as it is estimated once, as a logarithm
 
 Key = tuple[str, str, int]  # kind, shape, cluster
 
@@ -40,9 +40,8 @@ class TaskTimes:
         self._curves: dict[Key, Curve] = {}
         self._switches: dict[tuple[int, int], list[float]] = defaultdict(list)
         self._beside: dict[tuple[str, str], list[float]] = defaultdict(list)
-        # Page's sums of what is above and below, and the deviations since each was 0.
-        self._sums = {1: 0.0, -1: 0.0}
-        self._since: dict[int, list[tuple[Key, float]]] = {1: [], -1: []}
+        self._handovers: list[float] = []
+        self._page = PageTest[Key]()
 
     # What is measured
 
@@ -80,9 +79,11 @@ class TaskTimes:
 
     def add_beside(self, kind: str, other_kind: str, factor: float) -> None:
         """How many times as long an operation took while one of another kind ran beside it."""
-        self._beside[kind, other_kind] = [*self._beside[kind, other_kind], max(1.0, factor)][
-            -MOST_VALUES:
-        ]
+        self._beside[kind, other_kind] = [*self._beside[kind, other_kind], factor][-MOST_VALUES:]
+
+    def add_handover(self, seconds: float) -> None:
+        """What passed from the end of a task to the begin of one that another worker had waited with."""
+        self._handovers = [*self._handovers, max(0.0, seconds)][-MOST_VALUES:]
 
     def next_to_try(self, kind: str, shape: str, cluster: int = 0) -> int | None:
         """The number of threads to measure next, as of `Curve`."""
@@ -106,6 +107,15 @@ class TaskTimes:
             )  # fmt: skip
         return self.prior.seconds(task, threads, cluster)
 
+    @property
+    def known(self) -> int:
+        """Number of operations that were measured."""
+        return len(self._curves)
+
+    def knows(self, kind: str, shape: str, cluster: int = 0) -> bool:
+        """True if an operation was measured."""
+        return (kind, shape, cluster) in self._curves
+
     def best(self, kind: str, shape: str, cluster: int = 0) -> int:
         """The number of threads with which an operation that was measured takes least."""
         return self._curves[kind, shape, cluster].best()
@@ -121,24 +131,52 @@ class TaskTimes:
             return median(one for values in self._switches.values() for one in values)
         return 0.0 if self.prior is None else self.prior.switch_s(from_threads, to_threads)
 
-    def slowdown(self, one: Running, others: Sequence[Running]) -> float:
+    def slowdown(self, one: Running, others: Sequence[Running]) -> Factor:
         """As `Times`: the factors of pairs of kinds multiply; of pairs that nobody measured, the prior's."""
-        factor, unknown = 1.0, []
+        factor, unknown = ALONE, []
         for other in others:
-            values = self._beside.get((one.task.kind, other.task.kind))
-            if values:
-                factor *= median(values)
-            else:
+            pair = self.beside(one.task.kind, other.task.kind)
+            if pair is None:
                 unknown.append(other)
+            else:
+                factor = _product(factor, pair)
         if unknown and self.prior is not None:
-            factor *= self.prior.slowdown(one, unknown)
+            factor = _product(factor, self.prior.slowdown(one, unknown))
         return factor
+
+    def beside(self, kind: str, other_kind: str) -> Factor | None:
+        """How many times as long an operation takes beside one of another kind; None: nobody measured it."""
+        values = self._beside.get((kind, other_kind))
+        if not values:
+            return None
+        middle = median(values)
+        squares = sum(log(one / middle) ** 2 for one in values)
+        # The spread of so few is drawn towards what such estimates spread by.
+        spread = sqrt((squares + 2 * UNSTEADY**2) / (len(values) + 1))
+        half = SURE * spread / sqrt(len(values))
+        ends = (middle, middle * exp(-half), middle * exp(half))
+        return Factor(*(max(1.0, one) for one in ends))
+
+    def pairs(self) -> dict[tuple[str, str], Factor]:
+        """How kinds slow each other down, as far as that was measured, by kind and the one beside it."""
+        return {pair: each for pair in sorted(self._beside) if (each := self.beside(*pair))}
+
+    def handover_s(self) -> float:
+        """As `Times`."""
+        if self._handovers:
+            return median(self._handovers)
+        return 0.0 if self.prior is None else self.prior.handover_s()
 
     # A change of the device's state
 
     def disturbed(self) -> bool:
         """True once measurements have moved away from the model further than noise does: `relearn` is due."""
-        return max(self._sums.values()) > ALARM
+        return self._page.alarmed
+
+    def change(self) -> float:
+        """Times as long as by the model that operations take since they have moved away from it."""
+        deviations = self._page.moved()
+        return exp(median(deviation for _, deviation in deviations)) if deviations else 1.0
 
     def relearn(self) -> float:
         """Takes what was measured for that of another state: scaled to this one, and to be measured again.
@@ -146,29 +184,24 @@ class TaskTimes:
         Returns:
             How many times as long operations take now.
         """
-        deviations = _changed(self._since[max(self._sums, key=lambda sign: self._sums[sign])])
-        common = median(deviation for _, deviation in deviations) if deviations else 0.0
+        deviations, factor = self._page.moved(), self.change()
         own: dict[Key, list[float]] = defaultdict(list)
         for key, deviation in deviations:
             own[key].append(deviation)
         for key, curve in self._curves.items():
-            values = own[key] if len(own[key]) >= BELONGS else [common]
-            curve.scale(exp(median(values)))
-        for sign in self._sums:
-            self._sums[sign] = 0.0
-            self._since[sign].clear()
-        return exp(common)
+            enough = len(own[key]) >= BELONGS
+            curve.scale(exp(median(own[key])) if enough else factor)
+        self._page.clear()
+        return factor
+
+    def settle(self) -> None:
+        """What was seen of a change so far counts no more: a model that was read begins anew."""
+        self._page.clear()
 
     def _watch(self, key: Key, seconds: float, point: Point, noise: float) -> None:
         """Adds a measurement's deviation from those before to Page's sums."""
         deviation = log(seconds / point.value)
-        scaled = deviation / (noise * sqrt(1 + 1 / len(point.seconds)))
-        for sign in self._sums:
-            self._sums[sign] = max(0.0, self._sums[sign] + sign * scaled - ALLOWANCE)
-            if self._sums[sign] == 0.0:
-                self._since[sign].clear()
-            else:
-                self._since[sign].append((key, deviation))
+        self._page.add(key, deviation, deviation / (noise * sqrt(1 + 1 / len(point.seconds))))
 
     def _check(self, threads: int, cluster: int) -> None:
         if not 0 <= cluster < len(self.most):
@@ -207,6 +240,7 @@ class TaskTimes:
                 {"kind": kind, "other": other, "factors": values}
                 for (kind, other), values in sorted(self._beside.items())
             ],
+            "handovers": self._handovers,
         }  # fmt: skip
 
     @classmethod
@@ -234,13 +268,17 @@ class TaskTimes:
             model._switches[each["from"], each["to"]] = list(each["seconds"])
         for each in checked["beside"]:
             model._beside[each["kind"], each["other"]] = list(each["factors"])
+        model._handovers = list(checked["handovers"])
         return model
 
     def save(self, path: Path) -> None:
-        """Writes it as JSON, whole or not at all."""
-        beside = path.with_name(path.name + ".part")
-        beside.write_text(json.dumps(self.to_dict()), encoding="utf-8")
-        beside.replace(path)
+        """Writes it as JSON, whole or not at all.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        with replacing(path) as file:
+            file.write(json.dumps(self.to_dict()).encode())
 
     @classmethod
     def load(cls, path: Path, device: str, *, prior: Times | None = None) -> TaskTimes:
@@ -255,7 +293,7 @@ class TaskTimes:
             InvalidValueError: There is no such file, it is no model, or one of another device.
         """
         try:
-            model = cls.from_dict(parse_json(path.read_bytes()), prior=prior)
+            model = cls.from_dict(parse_json(read_plain(path)), prior=prior)
         except (OSError, ValueError) as error:
             raise InvalidValueError(
                 f"{path} is no performance model: {error}", id="damaged-performance-model"
@@ -268,15 +306,8 @@ class TaskTimes:
         return model
 
 
-def _changed(deviations: Sequence[tuple[Key, float]]) -> Sequence[tuple[Key, float]]:
-    """The last of them, from where they most likely are of another level than 0: least squares."""
-    total, best, first = 0.0, 0.0, len(deviations)
-    for place in range(len(deviations) - 1, -1, -1):
-        total += deviations[place][1]
-        explained = total**2 / (len(deviations) - place)
-        if explained > best:
-            best, first = explained, place
-    return deviations[first:]
+def _product(one: Factor, other: Factor) -> Factor:
+    return Factor(one.value * other.value, one.low * other.low, one.high * other.high)
 
 
 _THREADS: Final = whole(1, MOST_THREADS)
@@ -301,8 +332,7 @@ _DOCUMENT: Final = record(
         "switches": listed(
             record({"from": _THREADS, "to": _THREADS, "seconds": listed(at_least(0.0))})
         ),
-        "beside": listed(
-            record({"kind": string, "other": string, "factors": listed(at_least(1.0))})
-        ),
+        "beside": listed(record({"kind": string, "other": string, "factors": listed(_POSITIVE)})),
+        "handovers": listed(at_least(0.0)),
     }
 )

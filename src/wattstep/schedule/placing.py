@@ -99,15 +99,17 @@ def lower_bound(costs: Costs) -> tuple[float, float]:
     return graph.critical_path(shortest.tolist()), float(least.sum())
 
 
-def one_by_one(graph: TaskGraph, cores: Callable[[int], tuple[int, ...]]) -> Schedule:
+def one_by_one(graph: TaskGraph, cores: Callable[[int], tuple[int, ...]], policy: str) -> Schedule:
     """The tasks in the framework's order, each alone.
 
     Args:
         graph: Of the step.
         cores: Of each task.
+        policy: As of `Schedule`.
     """
     return Schedule(
         workers=1,
+        policy=policy,
         placed=tuple(
             Placed(task=task, worker=0, threads=len(cores(task)), cores=cores(task))
             for task in range(len(graph.tasks))
@@ -165,6 +167,7 @@ def along_the_clock(
     choose: Callable[[State], list[Start]],
     *,
     rank: Sequence[float] | None = None,
+    policy: str = "",
 ) -> Schedule:
     """A plan made by starting tasks whenever some are ready and cores are free, as their times are predicted.
 
@@ -173,6 +176,7 @@ def along_the_clock(
         cores: Of one cluster, that are used.
         choose: What to begin now; it must begin something where nothing runs.
         rank: Ready tasks with more of it come first; None: in the framework's order.
+        policy: As of `Schedule`.
     """
     graph, times, machine = costs.graph, costs.times, costs.machine
     cluster = machine.cluster_of[cores[0]]
@@ -194,7 +198,7 @@ def along_the_clock(
                 Running(graph.tasks[n], len(each), cluster) for n, each in state.cores.items()
             ]
             factor = (
-                times.slowdown(Running(graph.tasks[task], len(own), cluster), others)
+                times.slowdown(Running(graph.tasks[task], len(own), cluster), others).value
                 if others
                 else 1.0
             )
@@ -211,16 +215,19 @@ def along_the_clock(
                 missing[other] -= 1
                 if missing[other] == 0:
                     state.ready.append(other)
-    return planned(graph, started)  # fmt: skip
+    return planned(graph, started, policy)
 
 
-def planned(graph: TaskGraph, started: Sequence[tuple[Start, float, float]]) -> Schedule:
+def planned(
+    graph: TaskGraph, started: Sequence[tuple[Start, float, float]], policy: str = ""
+) -> Schedule:
     """A plan of what was started: the workers, and what each task waits for because of its cores.
 
     Args:
         graph: Of the step.
         started: Task with cores, begin and end in s; in an order that the graph's dependencies allow. Tasks with a
             core in common do not overlap.
+        policy: As of `Schedule`.
     """
     ordered = sorted(started, key=lambda one: one[1])  # stable: the graph's order among equals
     idle: list[tuple[float, int]] = []
@@ -254,7 +261,7 @@ def planned(graph: TaskGraph, started: Sequence[tuple[Start, float, float]]) -> 
         idle = [(until, one) for until, one in idle if one != worker] + [(end, worker)]
         last_of_worker[worker] = (task, cores)
         last_of_core.update(dict.fromkeys(cores, task))
-    return Schedule(workers=max(1, len(last_of_worker)), placed=tuple(placed))
+    return Schedule(workers=max(1, len(last_of_worker)), placed=tuple(placed), policy=policy)
 
 
 def shared_out(costs: Costs, cluster: int, tasks: Sequence[int], cores: int) -> list[int]:

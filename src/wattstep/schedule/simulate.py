@@ -88,7 +88,8 @@ def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machin
         Running(task, one.threads, cluster)
         for task, one, cluster in zip(graph.tasks, placed, clusters, strict=True)
     ]
-    begin, end = _run(schedule.waits(graph), work, running, times)
+    workers = [one.worker for one in placed]
+    begin, end = _run(schedule.waits(graph), workers, work, running, times)
     makespan = max(end, default=0.0)
     busy = [
         (last - first) * one.threads for first, last, one in zip(begin, end, placed, strict=True)
@@ -110,11 +111,15 @@ def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machin
 
 def _run(
     waits: Sequence[Sequence[int]],
+    workers: Sequence[int],
     work: Sequence[float],
     running: Sequence[Running],
     times: Times,
 ) -> tuple[list[float], list[float]]:
-    """Begin and end of each task; between two events each goes at the pace that its neighbours leave it."""
+    """Begin and end of each task; between two events each goes at the pace that its neighbours leave it.
+
+    What another worker's task was waited for begins later by what handing over takes.
+    """
     count = len(work)
     missing = [len(each) for each in waits]
     later: list[list[int]] = [[] for _ in range(count)]
@@ -122,26 +127,35 @@ def _run(
         for other in earlier:
             later[other].append(number)
     begin, end = [0.0] * count, [0.0] * count
+    handover_s = times.handover_s()
     left: dict[int, float] = {}
-    ready = [number for number in range(count) if missing[number] == 0]
+    ready = [(0.0, number) for number in range(count) if missing[number] == 0]
     heapq.heapify(ready)
     now = 0.0
     while ready or left:
-        while ready:
-            number = heapq.heappop(ready)
+        if not left:
+            now = max(now, ready[0][0])
+        while ready and ready[0][0] <= now:
+            _, number = heapq.heappop(ready)
             begin[number], left[number] = now, work[number]
         paces = _paces(left, running, times)
         span = min(left[number] / pace for number, pace in paces.items())
-        now += span
+        arrives = bool(ready) and ready[0][0] - now < span
+        span = ready[0][0] - now if arrives else span
         for number, pace in paces.items():
             left[number] -= span * pace
+        now = ready[0][0] if arrives else now + span
         for number in [one for one, rest in left.items() if rest <= _DONE * work[one]]:
             del left[number]
             end[number] = now
             for other in later[number]:
                 missing[other] -= 1
                 if missing[other] == 0:
-                    heapq.heappush(ready, other)
+                    at = max(
+                        end[each] + (handover_s if workers[each] != workers[other] else 0.0)
+                        for each in waits[other]
+                    )
+                    heapq.heappush(ready, (at, other))
     return begin, end
 
 
@@ -157,6 +171,6 @@ def _paces(left: Iterable[int], running: Sequence[Running], times: Times) -> dic
         look = (task.kind, task.shape, task.flops, task.bytes_moved, threads, cluster)
         if look not in known:
             others = [running[other] for other in numbers if other != number]
-            known[look] = 1.0 / times.slowdown(running[number], others)
+            known[look] = 1.0 / times.slowdown(running[number], others).value
         paces[number] = known[look]
     return paces

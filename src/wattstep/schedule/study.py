@@ -12,7 +12,7 @@ from wattstep.schedule.placing import Costs, lower_bound
 from wattstep.schedule.policies import POLICIES, find
 from wattstep.schedule.simulate import Timeline, simulate
 from wattstep.schedule.tasks import Schedule, Task, TaskGraph
-from wattstep.schedule.times import Running, Seconds, Times
+from wattstep.schedule.times import Factor, Running, Seconds, Times
 from wattstep.schema.figure import Figure, Status
 
 ALL: Final = "all"
@@ -131,7 +131,7 @@ class Study:
 
 
 class _AtEnd:
-    """A performance model with every operation at one end of its interval.
+    """A performance model with every operation, and what operations do to each other, at one end of its interval.
 
     Args:
         times: The model.
@@ -148,8 +148,12 @@ class _AtEnd:
     def switch_s(self, from_threads: int, to_threads: int) -> float:
         return self._times.switch_s(from_threads, to_threads)
 
-    def slowdown(self, one: Running, others: Sequence[Running]) -> float:
-        return self._times.slowdown(one, others)
+    def slowdown(self, one: Running, others: Sequence[Running]) -> Factor:
+        value = float(getattr(self._times.slowdown(one, others), self._end))
+        return Factor(value, value, value)
+
+    def handover_s(self) -> float:
+        return self._times.handover_s()
 
 
 def parse_policies(text: str) -> tuple[str, ...]:

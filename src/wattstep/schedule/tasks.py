@@ -165,10 +165,12 @@ class Schedule:
     Attributes:
         workers: Threads that begin tasks.
         placed: In the order in which each worker begins its own.
+        policy: That made it: the simplest one that comes to it, which may be another than was asked; "" for none.
     """
 
     workers: int
     placed: tuple[Placed, ...]
+    policy: str = ""
 
     def by_worker(self) -> tuple[tuple[Placed, ...], ...]:
         """The tasks of each worker in its order, shape (workers,)."""

@@ -28,6 +28,17 @@ class Running(NamedTuple):
     cluster: int = 0
 
 
+class Factor(NamedTuple):
+    """Times as long as alone, 1 or more, with the ends of an interval that holds it in 90 % of cases."""
+
+    value: float
+    low: float
+    high: float
+
+
+ALONE: Final = Factor(1.0, 1.0, 1.0)
+
+
 class Times(Protocol):
     """A performance model."""
 
@@ -37,8 +48,11 @@ class Times(Protocol):
     def switch_s(self, from_threads: int, to_threads: int) -> float:
         """Seconds that a worker's change of its number of threads costs."""
 
-    def slowdown(self, one: Running, others: Sequence[Running]) -> float:
-        """Times as long that a task takes while others run beside it; 1 or more."""
+    def slowdown(self, one: Running, others: Sequence[Running]) -> Factor:
+        """Times as long that a task takes while others run beside it."""
+
+    def handover_s(self) -> float:
+        """Seconds from the end of a task until another worker, which waits for it, begins its own."""
 
 
 # Assumptions about operations on a CPU, for machines on which nothing was measured. The part of an operation that
@@ -87,7 +101,7 @@ class MachineTimes:
         """As `Times`."""
         return 0.0 if from_threads == to_threads else SWITCH_S
 
-    def slowdown(self, one: Running, others: Sequence[Running]) -> float:
+    def slowdown(self, one: Running, others: Sequence[Running]) -> Factor:
         """As `Times`: the part that waits for memory takes as many times as long as more is asked of it than it gives.
 
         A memory of its own is shared with nobody.
@@ -97,7 +111,12 @@ class MachineTimes:
         for other in others:
             if self.machine.memory_of(other.cluster) == memory:
                 demand += self._parts_of_running(other)[2]
-        return 1.0 + waiting * max(0.0, demand - 1.0)
+        longer = waiting * max(0.0, demand - 1.0)
+        return Factor(1.0 + longer, 1.0 + longer / UNSURE, 1.0 + longer * UNSURE)
+
+    def handover_s(self) -> float:
+        """As `Times`: taken to be nothing."""
+        return 0.0
 
     def _parts_of_running(self, one: Running) -> tuple[float, float, float]:
         task = one.task

@@ -156,6 +156,15 @@ def _compiled(info: RunFacts) -> str:
     return "compiled" if info.options.get("compiled") else ITS_OWN
 
 
+def _plan_of_operations(info: RunFacts) -> str:
+    """Who made the plans of a step's updates, for how many workers; `ITS_OWN` where the framework ran them."""
+    plans = [
+        f"{each['policy'] or 'given'}, {each['workers']} worker{'' if each['workers'] == 1 else 's'}"
+        for each in info.schedule.get("updates", ())
+    ]
+    return "; ".join(dict.fromkeys(plans)) or ITS_OWN
+
+
 def _sampling(info: RunFacts) -> str:
     return f"{info.interval_s * 1e3:g} ms" if info.interval_s else NOT_TOLD
 
@@ -212,6 +221,8 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "recording": _field("how it was recorded", _REFUSE, lambda info: "imported" if info.imported else "by wattstep", facet="recording"),
         "power model": _field("where energy comes from", _ENERGY, _power_model),
         "idle power subtracted": _field("the idle power subtracted", _ENERGY, lambda info: _as_text(info.options.get("subtract_idle") or ITS_OWN)),
+        # What came of one policy: it follows from times that are measured anew in each run.
+        "plan of operations": _field("the plan of operations", _WARN, _plan_of_operations),
         "version": _field("the version of the engine", _WARN, _version),
         "python": _field("the version of python", _WARN, _of_environment("python")),
         "numpy": _field("the version of numpy", _WARN, _of_environment("numpy")),

@@ -23,6 +23,7 @@ from wattstep.schema.run_documents import (
     CompilingFacts,
     GpuFacts,
     ModelFacts,
+    ScheduleFacts,
     TrainingOptions,
 )
 from wattstep.schema.step_memory import DeviceMemory, MemoryTracker, Meter
@@ -138,6 +139,14 @@ class Trainer(Protocol):
 
     def compiling(self) -> CompilingFacts | None:
         """What compiling the model took, asked after the last step; None where nothing is compiled."""
+        return None
+
+    def scheduling(self) -> ScheduleFacts | None:
+        """How operations are planned, once they are; None where the framework runs them in its own order."""
+        return None
+
+    def due(self) -> Callable[[], None] | None:
+        """What is to be done before the next step, beside the training; asked after each step. None: nothing."""
         return None
 
     def remarks(self) -> Sequence[str]:

@@ -210,6 +210,35 @@ _METRICS: Final = {
         thing="memory",
         computed="wattstep.run.compiling:compile_memory",
     ),
+    "predicted_step_time": Metric(
+        label="Step by the plan",
+        meaning="Time of a step as the plan of its operations was simulated, by times measured in the first steps",
+        headline=True,
+        unit="s",
+        computed="wattstep.run.scheduling:predicted_step_time",
+    ),
+    "plan_bound": Metric(
+        label="No plan below",
+        meaning="Critical path of a step, or its least work shared among the cores, whichever is more",
+        headline=True,
+        unit="s",
+        computed="wattstep.run.scheduling:plan_bound",
+    ),
+    "over_bound": Metric(
+        label="Step over that",
+        meaning="Time of a step over what no plan of its operations goes below",
+        notation="times",
+        headline=True,
+        unit="ratio",
+        computed="wattstep.run.scheduling:over_bound",
+    ),
+    "plan_saving": Metric(
+        label="Saved by the plan",
+        meaning="Part of the step that the plan saves beside one operation after the other, both simulated",
+        headline=True,
+        unit="ratio",
+        computed="wattstep.run.scheduling:plan_saving",
+    ),
     "recorded_energy": Metric(
         label="Recorded energy", meaning="Energy in all the time that was recorded", headline=True
     ),
@@ -483,6 +512,10 @@ _METRICS: Final = {
         label="Optimizer bookkeeping", meaning="Code of the optimizer between its operations"
     ),
     "idle_evaluation": Metric(label="Evaluation", meaning="Gaps of evaluations within a step"),
+    "idle_workers": Metric(
+        label="Waits of workers",
+        meaning="Gaps in which workers of a plan of operations wait for each other",
+    ),
     "idle_not_running": Metric(
         label="Not running, in gaps", meaning="Gaps in which the training ran on no core"
     ),

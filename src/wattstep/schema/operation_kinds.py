@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+WORKER_WAIT: Final = (
+    "wattstep::wait"  # of a plan's worker for another one; a scope: it computes nothing
+)
+
 DENSE: Final = ("convolution", "matrix product", "attention", "recurrent")
 
 # The first pattern that is found in the name decides.

@@ -196,6 +196,55 @@ _CONDITIONS: Final[Mapping[str, Check]] = {
     "governor": or_none(_GOVERNOR),
     "compiling": or_none(_COMPILING),
 }
+_FIGURE: Final = facts(
+    {**dict.fromkeys(("value", "low", "high"), at_least(0)), "unit": string, "status": string},
+    needed=("value", "low", "high", "unit", "status"),
+)
+_SCHEDULE: Final[Mapping[str, Check]] = {
+    "policy": string,
+    "updates": listed(
+        record(
+            {
+                **dict.fromkeys(("tasks", "workers"), whole(0, INT64)),
+                "threads": mapping(whole(0, INT64)),
+                "pinned": yes_no,
+                "policy": string,
+            }
+        )
+    ),
+    "teams": listed(
+        record(
+            {
+                **dict.fromkeys(("name", "layer", "phase", "shapes"), string),
+                "cores": whole(1, INT32),
+            }
+        )
+    ),
+    "cores": whole(1, INT32),
+    **dict.fromkeys(("predicted", "default"), _FIGURE),
+    **dict.fromkeys(("bound_s", "path_s", "work_s", "beside_s", "handover_s"), at_least(0)),
+    "times": one_of("learned", "kept"),
+    "learning_steps": whole(0, INT64),
+    "changed_by": _FROM_0,
+    "interference": listed(
+        record(
+            {
+                **dict.fromkeys(("kind", "beside"), string),
+                **dict.fromkeys(("value", "low", "high"), at_least(0)),
+            }
+        )
+    ),
+    "relearned": listed(
+        record(
+            {
+                **dict.fromkeys(("step", "learning_steps"), whole(0, INT64)),
+                "steps_factor": at_least(0),
+                "operations_factor": _FROM_0,
+                "again": yes_no,
+            }
+        )
+    ),
+}
 _ASKED: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),
     "seconds": _FROM_0,
@@ -218,6 +267,19 @@ _POWER: Final[Mapping[str, Check]] = {
     "busy_watts_a_core": at_least(0),
     "source": string,
 }
+
+
+def _reads(value: Any) -> list[dict[str, Any]]:
+    """What was sampled; each read has a journal of its own."""
+    reads: list[dict[str, Any]] = listed(record(_READ))(value)
+    numbers = [read["number"] for read in reads]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("two reads have one number")
+    if not all(read["channels"] for read in reads):
+        raise ValueError("a read has no channels")
+    return reads
+
+
 RUN: Final[Mapping[str, Check]] = {
     "schema_version": whole(0, INT32),
     "state": string,
@@ -246,11 +308,12 @@ RUN: Final[Mapping[str, Check]] = {
     "environment": facts(),
     "model": facts({"parameters": or_none(whole(0, INT64))}),
     "options": facts(_OPTIONS),
+    "schedule": facts(_SCHEDULE),
     "planned": facts(_PLANNED),
     "asked": facts(_ASKED),
     "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
     "scheduling": string,
-    "reads": listed(record(_READ)),
+    "reads": _reads,
     "absent": mapping(string),
     "notes": listed(string),
     "lost": mapping(whole(-INT64, INT64)),

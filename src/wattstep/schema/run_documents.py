@@ -441,6 +441,105 @@ class ImportedFiles(TypedDict, total=False):
     steps: PowerStepFacts
 
 
+class PlannedUpdate(TypedDict):
+    """The plan of one parameter update.
+
+    Attributes:
+        tasks: Number of operations that it places.
+        workers: Threads that begin them.
+        threads: How many operations have so many threads, by that number as text.
+        pinned: Whether operations are kept to cores.
+        policy: That made it: the simplest one that comes to it, which may be another than was asked.
+    """
+
+    tasks: int
+    workers: int
+    threads: dict[str, int]
+    pinned: bool
+    policy: str
+
+
+class Team(TypedDict):
+    """Cores that an operation of a plan has; its name, layer, phase and shapes are as in traced steps."""
+
+    name: str
+    layer: str
+    phase: str
+    shapes: str
+    cores: int
+
+
+class Interference(TypedDict):
+    """How many times as long operations of a kind take beside one of another, with an interval of 90 %."""
+
+    kind: str
+    beside: str
+    value: float
+    low: float
+    high: float
+
+
+class Relearning(TypedDict):
+    """That steps did not take what they had, and operations were measured again.
+
+    Attributes:
+        step: Steps done until then.
+        steps_factor: Times as long as at first that steps took.
+        operations_factor: Times as long as was known that operations took when they were measured; None: as long.
+        again: Whether the plan is another one since.
+        learning_steps: How often updates were carried out for it.
+    """
+
+    step: int
+    steps_factor: float
+    operations_factor: float | None
+    again: bool
+    learning_steps: int
+
+
+class ScheduleFacts(TypedDict, total=False):
+    """How the operations of a step were planned, where the engine carried out a plan.
+
+    What follows `teams` is there where operations were measured.
+
+    Attributes:
+        policy: That was asked for; "given" for a plan that somebody else made.
+        updates: Of the parameters within a step, in order.
+        teams: Cores by operation, where operations with different numbers of them run beside each other: what
+            they share CPU time and energy by. Empty where all have as many, or the plan changed.
+        cores: That were planned for.
+        predicted: Time of a step by the plan, a figure as JSON.
+        default: Likewise by the framework's own plan.
+        bound_s: What no plan goes below: the larger of the next two, summed over updates.
+        path_s: Critical path in s, each operation as fast as it can be.
+        work_s: Least work in s, shared evenly among all cores.
+        beside_s: Of the predicted step what lies beside its operations: batches, calls of workers.
+        times: "learned" in this run, or "kept" from runs before.
+        learning_steps: How often updates were carried out to measure operations.
+        changed_by: Times as long as was kept that operations took at the begin; None: as long.
+        handover_s: From the end of an operation to the begin of one that another worker had waited with.
+        interference: By kinds of operations.
+        relearned: When operations were measured again.
+    """
+
+    policy: str
+    updates: list[PlannedUpdate]
+    teams: list[Team]
+    cores: int
+    predicted: FigureDocument
+    default: FigureDocument
+    bound_s: float
+    path_s: float
+    work_s: float
+    beside_s: float
+    times: str
+    learning_steps: int
+    changed_by: float | None
+    handover_s: float
+    interference: list[Interference]
+    relearned: list[Relearning]
+
+
 class PlannedFacts(TypedDict, total=False):
     """The plan that a run follows.
 

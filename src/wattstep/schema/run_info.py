@@ -8,7 +8,7 @@ from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.channel import Channel
-from wattstep.schema.checks import named
+from wattstep.schema.checks import named, shown
 from wattstep.schema.run_checks import RUN
 from wattstep.schema.run_documents import (
     AskedLength,
@@ -21,6 +21,7 @@ from wattstep.schema.run_documents import (
     ModelFacts,
     PlannedFacts,
     PowerModelFacts,
+    ScheduleFacts,
     TrainingOptions,
 )
 from wattstep.schema.workload import DataFacts
@@ -62,6 +63,7 @@ class RunInfo:
         model: Facts of the model: parameters, layers.
         options: How the workload was built and trained (accumulate, classes, image_size,
             rate_rule, until, ...), where it was one of ours.
+        schedule: How its operations were planned; empty where the framework ran them in its own order.
         planned: The plan that it follows, with what that predicts; empty where it follows none.
         asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
             (without warm-up and traced ones), or "seconds" with "least_steps".
@@ -106,6 +108,7 @@ class RunInfo:
     environment: Mapping[str, str] = field(default_factory=dict)
     model: ModelFacts = field(default_factory=ModelFacts)
     options: TrainingOptions = field(default_factory=TrainingOptions)
+    schedule: ScheduleFacts = field(default_factory=ScheduleFacts)
     planned: PlannedFacts = field(default_factory=PlannedFacts)
     asked: AskedLength = field(default_factory=AskedLength)
     power_model: PowerModelFacts | None = None
@@ -132,7 +135,7 @@ class RunInfo:
         version = document.get("schema_version")
         if version != SCHEMA_VERSION:
             raise DamagedRunError(
-                f"run.json has schema {version!r}, this wattstep reads {SCHEMA_VERSION}",
+                f"run.json has schema {shown(version)}, this wattstep reads {SCHEMA_VERSION}",
                 id="other-schema",
             )
         given = {key: value for key, value in document.items() if key in RUN}

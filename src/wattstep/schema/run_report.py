@@ -35,6 +35,7 @@ from wattstep.schema.run_documents import (
     ImportedFiles,
     ModelFacts,
     PowerModelFacts,
+    ScheduleFacts,
     TrainingOptions,
 )
 from wattstep.schema.run_info import RunInfo
@@ -68,6 +69,7 @@ class RunReport:
         data: Which data were trained on; None: not known.
         model: Facts of the network.
         options: Of the training.
+        schedule: How its operations were planned; empty: in the framework's own order.
         evaluations: What the model was worth, in order.
         steps: How many there are of which kind.
         step_kinds: Kinds of steps that take turns; empty where all are alike.
@@ -119,6 +121,7 @@ class RunReport:
     data: DataFacts | None = None
     model: ModelFacts = field(default_factory=ModelFacts)
     options: TrainingOptions = field(default_factory=TrainingOptions)
+    schedule: ScheduleFacts = field(default_factory=ScheduleFacts)
     evaluations: tuple[Evaluation, ...] = ()
     steps: StepCounts = field(default_factory=StepCounts)
     step_kinds: tuple[StepKind, ...] = ()

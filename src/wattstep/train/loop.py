@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wattstep import engines, workloads
-from wattstep.errors import RecordingError, WattstepError
+from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
@@ -56,11 +56,16 @@ from wattstep.train.time_to_target import TimeToTarget
 STEPS_TIMES = 2.0  # until then the least steps are waited for
 MOST_TIMES = 3.0  # until then traced steps and what follows memory may go on
 FEWEST_STEPS = 3  # that count, whatever they take
+LOST = 2  # losses in a row that are no finite number: scaled gradients may overflow once
+FIRST_STEPS = (
+    10  # in which a training that diverges is refused: as many as an export is tested with
+)
 BESIDE_S = 10.0  # where steps were asked for: for what comes after them, or as long as those took
 MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
 GOAL_SECONDS = 3600.0
 WRITING = "writing"
+BESIDE = "measuring operations"  # span of what a trainer does between two steps
 REPORT_NS = 100_000_000
 # What comes last takes about so long, in s: following the memory of a step, and writing the run.
 FOLLOWED_S, WRITING_S = 0.5, 1.0
@@ -169,10 +174,17 @@ def train(
             loop.run()
         if (compiling := trainer.compiling()) is not None:
             add_environment(recorder, compiling=compiling)
+        _describe_schedule(recorder, trainer)
         for text in trainer.remarks():
             recorder.note(text)
         loop.report(WRITING)
     return recorder
+
+
+def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
+    """Adds the plan of the operations, where there is one."""
+    if (facts := trainer.scheduling()) is not None:
+        recorder.about(schedule=facts)
 
 
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
@@ -321,6 +333,7 @@ class _Loop:
         self._clean = 0  # steps that count
         self._measured = 0.0  # share of the steps that count
         self._after_traced = False
+        self._not_finite = 0  # losses, one after the other
         self._diverged = False
         self._time_to_target = time_to_target
         self._begin_to_govern = begin_to_govern
@@ -338,6 +351,7 @@ class _Loop:
         self._warmed = self._clock()
         for _ in range(settings.warmup):
             self._step("training")
+        _describe_schedule(recorder, self._trainer)
         self._govern()
         self._clean = 0
         self._begun = self._clock()
@@ -354,6 +368,8 @@ class _Loop:
             if time_to_target is not None and time_to_target.ended(
                 last=last, diverged=self._diverged
             ):
+                break
+            if self._diverged:
                 break
         if self._sustaining is not None:
             add_environment(recorder, sustain=self._sustaining.facts())
@@ -381,7 +397,8 @@ class _Loop:
         took = self._clock() - self._begun
         step = took / max(self._clean, 1)
         until, words = self._until(took)
-        wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
+        traces = TraceMode.parse(settings.trace).tracing and not self._diverged
+        wanted = WANTED if traces else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case, where its engine tells operations.
         for _ in range(max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace):
@@ -540,7 +557,7 @@ class _Loop:
         }
 
     def _step(self, stage: str) -> None:
-        recorder, steps = self._recorder, self._steps
+        steps = self._steps
         begin = self._clock()
         steps.samples = self._samples
         begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first
@@ -564,12 +581,12 @@ class _Loop:
         if self._governor is not None:
             self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
-        if not math.isfinite(loss) and not self._diverged:
-            self._diverged = True
-            recorder.note(
-                f"the loss is not a finite number from step {steps.index - 1} on: "
-                "what was timed is not a training that works"
-            )
+        self._not_finite = 0 if math.isfinite(loss) else self._not_finite + 1
+        if self._not_finite == LOST:
+            self._diverge(loss)
+        if (work := self._trainer.due()) is not None:
+            with self._recorder.exclude(BESIDE):
+                work()
         now = self._clock()
         if now - self._reported > REPORT_NS:
             self._reported = now
@@ -585,6 +602,24 @@ class _Loop:
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )
             )  # fmt: skip
+
+    def _diverge(self, loss: float) -> None:
+        """Ends what is no training any more: its steps are not the ones that were to be measured.
+
+        Raises:
+            InvalidValueError: It never was one.
+        """
+        first = self._steps.index - LOST
+        if first < FIRST_STEPS and not self._settings.keeps_diverging:
+            raise InvalidValueError(
+                f"{self._settings.workload} diverges: the loss of step {first + 1} is {loss}, no finite number; "
+                "choose a smaller learning rate (--optimizer NAME,lr=...)",
+                id="diverging-training",
+            )
+        self._diverged = True
+        self._recorder.note(
+            f"the loss is no finite number from step {first} on: the training diverged, and measuring ended there"
+        )
 
     def _sustain(self, begin_ns: int, counts: bool) -> None:
         """Tells what watches the training of a step that has just ended."""

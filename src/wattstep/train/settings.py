@@ -72,6 +72,8 @@ class TrainingSettings(MemoryStrategies):
         planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
+        keeps_diverging: Whether a training that diverges in its first steps is a result, as of a sweep,
+            whose table says that it fits and does not learn; it is refused otherwise.
 
     The others: as the help of their options says.
     """
@@ -91,11 +93,12 @@ class TrainingSettings(MemoryStrategies):
         "S",
     )
     least_steps: int = LEAST_STEPS
+    keeps_diverging: bool = False
     warmup: int = setting(3, "First steps that do not count.", "N")
     threads: int | None = setting(
         None, "Threads of an operation. [default: the framework's choice]", "N"
     )
-    engine: str = setting("torch", "Framework.")
+    engine: str = setting("torch", "Framework; `wattstep engines` lists them.", "NAME")
     processor: str = setting(
         "",
         "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one. Of the engine opencl: opencl, or "
@@ -306,6 +309,12 @@ class TrainingSettings(MemoryStrategies):
             )
         if self.policy is not None:
             policies.check_name(self.policy)
+            if self.warmup < policies.FIRST_STEPS:
+                raise InvalidValueError(
+                    f"--policy and --warmup {self.warmup}: the first {policies.FIRST_STEPS} steps show what a plan "
+                    "consists of, and cannot count",
+                    id="out-of-range",
+                )
         if self.optimizer_kernel not in (None, *OPTIMIZER_KERNELS):
             raise InvalidValueError(
                 f"--optimizer-kernel {self.optimizer_kernel}: there are {', '.join(OPTIMIZER_KERNELS)}",

@@ -127,6 +127,7 @@ def rows_of(rows: TracedRows, chosen: BoolArray) -> TracedRows:
         layer=rows.layer[at],
         on_gpu=None if rows.on_gpu is None else rows.on_gpu[at],
         waits=None if rows.waits is None else rows.waits[at],
+        cores=None if rows.cores is None else rows.cores[at],
     )
 
 

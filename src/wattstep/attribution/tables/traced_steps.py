@@ -28,6 +28,7 @@ from wattstep.attribution.tables.phase_spans import PhaseSpans, phase_spans
 from wattstep.attribution.tables.plain_tables import PlainTables, unattributed_of
 from wattstep.attribution.tables.row_labels import NO_LAYER, RowLabels
 from wattstep.attribution.tables.taking_part import Side
+from wattstep.attribution.tables.teams import COLUMNS, cores_of
 from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
 from wattstep.attribution.tables.traced import TracedColumns, outermost_above
 from wattstep.attribution.tables.traced_windows import TracedWindows
@@ -132,7 +133,11 @@ class TracedSteps(TracedWindows):
     def rows(self) -> TracedRows:
         """The traced rows, windows counted from 0."""
         _, windows, _ = self._phases
-        return self._chosen.rows(self.steps.index[windows])
+        rows = self._chosen.rows(self.steps.index[windows])
+        teams = self._tables.info.schedule.get("teams")
+        if not teams:
+            return rows
+        return replace(rows, cores=cores_of(teams, {name: self.label(name) for name in COLUMNS}))
 
     @property
     def outermost(self) -> BoolArray:
@@ -325,7 +330,6 @@ class TracedSteps(TracedWindows):
         quantities, absent = self._quantities
         chosen = self._chosen
         traced, _, _ = self._phases
-        parent = self.rows.parent
         off = self.compensated.correction.unattributed_error_s
         return Breakdown(
             window=self.rows.window,
@@ -334,7 +338,7 @@ class TracedSteps(TracedWindows):
             together=self.steps.only_traced,
             relative=self._relative,
             cost_s=self.compensated.correction.error_s,
-            events=np.bincount(parent[parent >= 0], minlength=len(parent)).astype(np.float64),
+            events=self.compensated.correction.events(self.rows, self.compensated.phase),
             unattributed_off_s=np.zeros(len(traced.names)) if off is None else off,
             phase_names=traced.names,
             step_s=self._step_s,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from wattstep.engines.exported.engine import ExportedEngine
@@ -95,7 +95,7 @@ class OpenClEngine(ExportedEngine):
         }  # fmt: skip
         return cast(GpuFacts, facts)
 
-    def bytes_of_tensors(self) -> int:
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
         """As `Engine.bytes_of_tensors`: all buffers."""
         return 0 if self.trainer is None else self.trainer.memory()["allocated"]
 

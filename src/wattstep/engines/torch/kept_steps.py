@@ -33,7 +33,7 @@ _ROOMS: Final = ("workloads", "engines", "schema")  # whose code decides on a ca
 _PACKAGES: Final = (
     "torch", "numpy", "transformers", "bitsandbytes", "pillow", "scikit-learn", "gymnasium", "ale-py",
 )  # fmt: skip
-_VARIABLES: Final = ("ATEN_", "DNNL_", "MKL", "OMP_", "ONEDNN_", "PYTORCH_", "TORCH_")
+VARIABLES: Final = ("ATEN_", "DNNL_", "MKL", "OMP_", "ONEDNN_", "PYTORCH_", "TORCH_")
 
 
 def third_batch(preparation: Preparation) -> int:
@@ -112,7 +112,7 @@ def _code() -> str:
         *map(_version, _PACKAGES),
         platform.machine(),
         *_instructions(),
-        *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)),
+        *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)),
     )  # fmt: skip
 
 

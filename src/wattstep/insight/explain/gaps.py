@@ -15,17 +15,19 @@ from wattstep.insight.explain.operations import attributed, nothing_traced
 from wattstep.insight.explain.section import Section, Table
 from wattstep.recorded.steps import Steps
 from wattstep.run import Run
-from wattstep.schema.arrays import FloatArray
+from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
+from wattstep.schema.operation_kinds import WORKER_WAIT
 from wattstep.stats.statistics import mean_figure
 
 TITLE: Final = "Gaps: time in which no operation runs"
 GAME: Final = "the game"
 EVALUATION: Final = "evaluation"
+WORKERS: Final = "workers of the plan, waiting for each other"
 KEPT: Final = "not running: other processes, the host of this machine, or a wait"
 CAUSES: Final[Mapping[str, str]] = {
     FRAMEWORK: "idle_framework", DATA: "idle_data", GAME: "idle_game", OPTIMIZER: "idle_optimizer",
-    EVALUATION: "idle_evaluation", KEPT: "idle_not_running",
+    EVALUATION: "idle_evaluation", WORKERS: "idle_workers", KEPT: "idle_not_running",
 }  # fmt: skip
 WAITS: Final = (DATA, GAME, EVALUATION)  # where the training may rest of its own accord
 _OF_PHASE: Final = {"data": DATA, "game": GAME, "optimizer": OPTIMIZER, "evaluation": EVALUATION}
@@ -86,11 +88,13 @@ def _cause_codes(breakdown: RunBreakdown) -> Any:
     phase, name = breakdown.label("phase"), breakdown.label("name")
     of_phase = np.array([order.index(_OF_PHASE.get(str(t), FRAMEWORK)) for t in phase.texts])
     of_name = np.array([str(text).startswith(OF_OPTIMIZER) for text in name.texts], bool)
+    waits = name.named(WORKER_WAIT)
     # A scope without a phase of its own belongs to the phase in which it begins.
     names = breakdown.compensated.traced.names
     of_step = np.array([order.index(_OF_PHASE.get(text, FRAMEWORK)) for text in names])
     own = np.where(phase.named(""), of_step[breakdown.compensated.phase], of_phase[phase.code])
-    return np.where(of_name[name.code], order.index(OPTIMIZER), own)
+    own = np.where(of_name[name.code], order.index(OPTIMIZER), own)
+    return np.where(waits, order.index(WORKERS), own)
 
 
 def gaps(run: Run) -> Section:
@@ -113,7 +117,8 @@ def gaps(run: Run) -> Section:
     rows.sort(key=lambda row: -(row["time"].value or 0.0))
     columns = {"cause": "cause", "time": "time", "share": "of the step", "off_cpu": "not running"}
     tables = [Table(name="causes", title="By cause", columns=columns, rows=tuple(rows))]
-    tables += [_scopes(breakdown)] if len(np.flatnonzero(~breakdown.is_operation)) else []
+    tables += [_scopes(breakdown)] if _module_code(breakdown).any() else []
+    tables += _workers(breakdown)
     more, device_sentences = device_tables(run) if breakdown.others else ((), ())
     return Section(
         name="gaps",
@@ -281,9 +286,14 @@ def _surroundings(run: Run) -> dict[str, Figure]:
     return figures
 
 
+def _module_code(breakdown: RunBreakdown) -> BoolArray:
+    """Mask of the traced rows that are code of modules around operations."""
+    return ~breakdown.is_operation & ~breakdown.label("name").named(WORKER_WAIT)
+
+
 def _scopes(breakdown: RunBreakdown) -> Table:
     """The own time of scopes: module code by layer."""
-    scope = ~breakdown.is_operation
+    scope = _module_code(breakdown)
     layer = breakdown.label("layer").renamed("", "(no module)")
     windows = len(breakdown.compensated.unattributed_s)
     window = breakdown.rows.window
@@ -299,6 +309,30 @@ def _scopes(breakdown: RunBreakdown) -> Table:
     rows.sort(key=lambda row: -(row["time"].value or 0.0))
     columns = {"layer": "module", "time": "own code", "share": "of the step"}
     return Table(name="modules", title="Code of modules", columns=columns, rows=tuple(rows))
+
+
+def _workers(breakdown: RunBreakdown) -> list[Table]:
+    """What each worker of a plan does of the steps; none where there is no plan of several."""
+    waits = breakdown.label("name").named(WORKER_WAIT)
+    if not waits.any():
+        return []
+    rows, operations = breakdown.rows, breakdown.outermost & breakdown.is_operation
+    lasted = breakdown.steps.seconds[breakdown.window_steps]
+    seconds = (rows.end_ns - rows.start_ns) * 1e-9
+
+    def share(chosen: BoolArray) -> Figure:
+        sums = np.bincount(rows.window[chosen], seconds[chosen], minlength=len(lasted))
+        return mean_figure(sums / lasted, "ratio", breakdown.traced_by, Status.MEASURED)
+
+    def row(number: int) -> dict[str, Any]:
+        mine = rows.thread == number
+        busy, waited = share(mine & operations), share(mine & waits)
+        return {"worker": f"worker {number}", "operations": busy, "waiting": waited}
+
+    numbers = np.unique(rows.thread[waits]).tolist()
+    columns = {"worker": "worker", "operations": "in operations", "waiting": "waiting for others"}
+    title = "Workers of the plan, of traced steps"
+    return [Table(name="workers", title=title, columns=columns, rows=tuple(map(row, numbers)))]
 
 
 def _of_step(time: Figure, breakdown: RunBreakdown) -> Figure:

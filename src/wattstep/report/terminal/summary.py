@@ -18,6 +18,7 @@ from wattstep.insight.advise.advice import Advice
 from wattstep.report import conditions, machines, wording
 from wattstep.report.divisions import Division, Part, divisions, named_layers, spoken_layer
 from wattstep.report.governed import governor_sentences
+from wattstep.report.scheduled import schedule_sentences
 from wattstep.report.tables import seconds
 from wattstep.report.terminal.explain import saved
 from wattstep.report.terminal.folding import keeps_words
@@ -131,7 +132,7 @@ def _parts(
     failures: Failures,
 ) -> Iterator[RenderableType]:
     """Parts of the screen, but for its end, each with what parts it from the next."""
-    for part in (_head, _figures, _planned, _governed, _bars, _rails, _costliest):
+    for part in (_head, _figures, _planned, _governed, _scheduled, _bars, _rails, _costliest):
         name = part.__name__.strip("_")
         made = failures.guard(name, partial(part, report, console, room), None)
         if made is not None:
@@ -224,6 +225,12 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
 def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:
     """What a governor of the clocks decided."""
     lines = [Text(text) for text in governor_sentences(report)]
+    return Group(*lines) if lines else None
+
+
+def _scheduled(report: RunReport, console: Console, room: _Room) -> Group | None:
+    """By which plan operations ran."""
+    lines = [Text(text) for text in schedule_sentences(report)]
     return Group(*lines) if lines else None
 
 

@@ -27,6 +27,11 @@ POLICIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 
 
+FIRST_STEPS: Final = (
+    3  # of a training, before which there is no plan: one as it is, two that are recorded
+)
+
+
 class Plan(Protocol):
     """A policy's function."""
 

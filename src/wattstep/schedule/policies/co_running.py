@@ -31,7 +31,12 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     if graph.tasks:
         cluster = best_cluster(costs)
         plans.append(
-            along_the_clock(costs, machine.cores(cluster), partial(together, costs, cluster))
+            along_the_clock(
+                costs,
+                machine.cores(cluster),
+                partial(together, costs, cluster),
+                policy="co-run",
+            )
         )
     return best_of(plans, graph, times, machine)
 
@@ -80,7 +85,7 @@ def _ends(
     new = [Running(graph.tasks[n], count, cluster) for n, count in zip(tasks, threads, strict=True)]
     return [
         costs.seconds(task, count, cluster)
-        * costs.times.slowdown(new[place], [*there, *new[:place], *new[place + 1 :]])
+        * costs.times.slowdown(new[place], [*there, *new[:place], *new[place + 1 :]]).value
         for place, (task, count) in enumerate(zip(tasks, threads, strict=True))
     ]
 

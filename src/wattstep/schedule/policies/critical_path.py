@@ -29,7 +29,7 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
             )
 
         plans += [
-            along_the_clock(costs, cores, choose, rank=to_end)
+            along_the_clock(costs, cores, choose, rank=to_end, policy="critical-path")
             for choose in (both, partial(filling.filled, costs, cluster, threads))
         ]
     return best_of(plans, graph, times, machine)  # fmt: skip

@@ -11,4 +11,4 @@ from wattstep.schedule.times import Times
 def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     """As of `policies.Plan`; of `times` nothing is asked."""
     cores = Costs(graph, times, machine).cpu_cores
-    return one_by_one(graph, lambda task: cores)
+    return one_by_one(graph, lambda task: cores, "default")

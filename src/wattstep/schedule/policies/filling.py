@@ -19,7 +19,7 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     if graph.tasks:
         cluster = best_cluster(costs)
         choose = partial(filled, costs, cluster, threads_by_look(costs, cluster))
-        plans.append(along_the_clock(costs, machine.cores(cluster), choose))
+        plans.append(along_the_clock(costs, machine.cores(cluster), choose, policy="fill"))
     return best_of(plans, graph, times, machine)
 
 
@@ -54,7 +54,10 @@ def filled(costs: Costs, cluster: int, threads: dict[Look, int], state: State) -
             break
         count = min(threads[costs.looks[task]], costs.fastest(task, cluster, left))
         own = Running(costs.graph.tasks[task], count, cluster)
-        end = state.now + costs.seconds(task, count, cluster) * costs.times.slowdown(own, beside)
+        end = (
+            state.now
+            + costs.seconds(task, count, cluster) * costs.times.slowdown(own, beside).value
+        )
         if end <= until:
             counts[task] = count
             left -= count

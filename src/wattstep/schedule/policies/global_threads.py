@@ -12,8 +12,14 @@ from wattstep.schedule.times import Times
 
 def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     """As of `policies.Plan`."""
-    cores = best_cores(Costs(graph, times, machine))
-    return one_by_one(graph, lambda task: cores)
+    costs = Costs(graph, times, machine)
+    cores = best_cores(costs)
+    return one_by_one(graph, lambda task: cores, name_of(costs, cores))
+
+
+def name_of(costs: Costs, cores: tuple[int, ...]) -> str:
+    """The simplest policy that runs all operations on these cores."""
+    return "default" if cores == costs.cpu_cores else "global"
 
 
 def best_cores(costs: Costs) -> tuple[int, ...]:

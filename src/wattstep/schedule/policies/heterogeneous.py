@@ -70,7 +70,7 @@ def earliest(costs: Costs, clusters: tuple[int, ...], thrift: float) -> Schedule
             free_at[core] = end
         ends[task] = end
         started.append(((task, own), begin, end))
-    return planned(graph, started)  # fmt: skip
+    return planned(graph, started, "heterogeneous")  # fmt: skip
 
 
 def _counts(costs: Costs, task: int, cluster: int) -> set[int]:

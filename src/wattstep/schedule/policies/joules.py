@@ -36,7 +36,7 @@ def plan(graph: TaskGraph, times: Times, machine: Machine, slowdown: float = SLO
     ]
     for worth in WORTH if graph.tasks and full > 0 else ():
         choice = cores_by_look(costs, joule_s=worth / full)
-        plans.append(one_by_one(graph, partial(_cores, costs, choice)))
+        plans.append(one_by_one(graph, partial(_cores, costs, choice), "joules"))
     timelines = [simulate(graph, each, times, machine) for each in plans]
     most = slowdown * min(each.makespan_s for each in timelines)
     joules = [each.joules if each.makespan_s <= most else inf for each in timelines]

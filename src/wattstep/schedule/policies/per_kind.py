@@ -11,7 +11,7 @@ import numpy as np
 
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Look, one_by_one
-from wattstep.schedule.policies.global_threads import best_cores
+from wattstep.schedule.policies.global_threads import best_cores, name_of
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import Times
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -25,7 +25,9 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     """As of `policies.Plan`."""
     costs = Costs(graph, times, machine)
     cores = cores_by_look(costs)
-    return one_by_one(graph, lambda task: cores[costs.looks[task]])
+    [first, *others] = {*cores.values()} or {costs.cpu_cores}
+    policy = "per-kind" if others else name_of(costs, first)
+    return one_by_one(graph, lambda task: cores[costs.looks[task]], policy)
 
 
 def cores_by_look(costs: Costs, *, joule_s: float = 0.0) -> Choice:

@@ -23,6 +23,7 @@ from wattstep.predict.cpu.time import (
     operation_seconds,
 )
 from wattstep.schema.arrays import BoolArray, FloatArray
+from wattstep.train.calibration.load import DISTURBED
 from wattstep.train.calibration.probe import Probe
 
 LEAST_PROBES: Final = 4
@@ -41,7 +42,6 @@ LEAST_START: Final = np.array(
 )  # of what is between operations, and of steps
 STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), FRESH, "step_s")
 STEP_UNITS: Final = np.array([1e-6, 1e-6, 1e-6, 1e-10, 1e-5])
-DISTURBED: Final = 0.1  # cores that other processes take: more widens
 DISTURBED_SPREAD: Final = log(1.1)
 # Half intervals of memory: at least what trainings of this suite were off on the machine on which the
 # model was made (docs/predict.md), since a few small probes cannot tell.

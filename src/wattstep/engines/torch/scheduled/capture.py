@@ -157,10 +157,12 @@ def _task(call: Call, generator: int, recording: Recording) -> Task:
         if not _is_contiguous(layout := recording.layouts[slot])
     ]
     numbers = [str(each) for each in settings if "Slot" not in str(each)]
+    types = dict.fromkeys(str(recording.layouts[slot].dtype) for slot in call.taken())
+    other = [each for each in types if each != str(torch.float32)]
     return Task(
         name=call.name,
         kind=OPTIMIZER if call.phase == OPTIMIZER else kind_of(call.name),
-        shape=" ".join([call.name, shapes_text(call.shapes), *strided, *numbers]),
+        shape=" ".join([call.name, shapes_text(call.shapes), *strided, *numbers, *other]),
         reads=call.reads,
         writes=(*call.writes, *draws),
         flops=call.flops,

@@ -1,26 +1,59 @@
-"""Measures what the tasks of an update take on each number of threads, on its own tensors, which are as before afterwards."""
+"""Measures what the tasks of an update take, alone and beside each other, on its own tensors, which are as before afterwards."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from math import log
+from random import Random
+from statistics import median
+from time import perf_counter_ns
+from typing import Final, NamedTuple
 
 import torch
 
 from wattstep.engines.torch.memory import tensors_in
 from wattstep.engines.torch.scheduled.capture import Captured
 from wattstep.engines.torch.scheduled.threads import TorchThreads
+from wattstep.schedule.interference import at_random, factors, handovers
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.model import TaskTimes
+from wattstep.schedule.pace import LEAST_CHANGE
+from wattstep.schedule.placing import Costs
 from wattstep.schedule.tasks import Placed, Schedule
-from wattstep.schedule.times import MachineTimes
 
 ROUNDS: Final = 16
 REPEATS: Final = 3  # of a round that count, after one that does not
+TOGETHER: Final = 4  # plans in which tasks run beside each other
 LEAST_S: Final = 1e-9  # of a task: the clock's own step
+READINGS: Final = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What measuring the tasks of an update came to.
+
+    Attributes:
+        outside_s: Seconds of an update beside its tasks: it begins, and its workers are called.
+        steps: How often it was carried out for that.
+        factor: Times as long as in what was known before that tasks take now; None: nothing was known, or
+            it holds.
+    """
+
+    outside_s: float
+    steps: int
+    factor: float | None
+
+
+class _Step(NamedTuple):
+    """One update as it was carried out, in s from its call; per task, shape (n,)."""
+
+    begin_s: list[float]
+    end_s: list[float]
+    lasted_s: float
 
 
 def learn(
@@ -28,64 +61,148 @@ def learn(
     batch: Sequence[torch.Tensor],
     machine: Machine,
     optimizer: torch.optim.Optimizer,
-) -> TaskTimes:
-    """A performance model of the tasks of an update, from carrying it out again and again.
+    model: TaskTimes,
+) -> Learned:
+    """Adds to a performance model what is not known of the tasks of an update, by carrying it out again and again.
 
     All tasks have the same number of threads in a round: the one that most of them want to be tried next.
-    Then every other task has one thread, which tells what a change of the number costs.
+    Then every other task has one thread, which tells what a change of the number costs; then they run two
+    at a time in orders drawn at random, in turn with one at a time. Where the model knows the tasks from
+    before, a first round tells whether that still holds (`TaskTimes.disturbed`).
 
     Args:
         captured: The update.
         batch: Tensors that it takes.
         machine: Of one cluster: its cores.
         optimizer: Whose state it changes.
+        model: Of this machine.
     """
-    cores = machine.count
-    model = TaskTimes(machine.name, (cores,), prior=MachineTimes(machine))
-    tasks = captured.graph.tasks
-    looks = {(task.kind, task.shape) for task in tasks}
     with _restored(captured, optimizer):
+        return _Learning(captured, batch, machine, model).run()
+
+
+class _Learning:
+    def __init__(
+        self, captured: Captured, batch: Sequence[torch.Tensor], machine: Machine, model: TaskTimes
+    ) -> None:
+        self._captured, self._batch, self._machine, self._model = captured, batch, machine, model
+        self._tasks = captured.graph.tasks
+        self._looks = sorted({(task.kind, task.shape) for task in self._tasks})
+        self._reading_s = _reading_s()
+        self._outside_s: list[float] = []
+        self._steps = 0
+
+    def run(self) -> Learned:
+        """As `learn`."""
+        model, cores = self._model, self._machine.count
+        known = [look for look in self._looks if model.knows(*look)]
+        model.settle()
+        factor = self._check(known) if known else None
         for _ in range(ROUNDS):
             wanted = Counter(
-                threads
-                for look in sorted(looks)
-                if (threads := model.next_to_try(*look)) is not None
+                threads for look in self._looks if (threads := model.next_to_try(*look)) is not None
             )
             if not wanted:
                 break
-            threads = wanted.most_common(1)[0][0]
-            for seconds in _seconds(captured, batch, [threads] * len(tasks)):
-                for task, value in zip(tasks, seconds, strict=True):
-                    model.add(task.kind, task.shape, threads, value)
-        if cores > 1:
-            _learn_switch(captured, batch, cores, model)
-    return model
+            self._measure(wanted.most_common(1)[0][0])
+        if cores > 1 and (factor is not None or len(known) < len(self._looks)):
+            self._learn_switch(cores)
+            self._learn_together()
+        if not self._outside_s:
+            self._measure(1)
+        model.settle()  # what was measured here is the state that it holds in
+        return Learned(outside_s=median(self._outside_s), steps=self._steps, factor=factor)
+
+    def _check(self, known: Sequence[tuple[str, str]]) -> float | None:
+        """Times as long that tasks take as was known; None: as long."""
+        best = Counter(self._model.best(*look) for look in known).most_common(1)[0][0]
+        self._measure(best)
+        if self._model.disturbed():
+            if abs(log(self._model.change())) >= LEAST_CHANGE:
+                return self._model.relearn()
+            self._model.settle()  # medians follow what is small by themselves
+        return None
+
+    def _measure(self, threads: int) -> None:
+        """Each task, with what lies between it and the next, on so many threads."""
+        for step in self._carried_out(self._alone([threads] * len(self._tasks))):
+            self._outside_s.append(step.begin_s[0] if step.begin_s else step.lasted_s)
+            for task, seconds in zip(self._tasks, self._until_next(step), strict=True):
+                self._model.add(task.kind, task.shape, threads, seconds)
+
+    def _learn_switch(self, cores: int) -> None:
+        """What tasks take longer after a change of the number of threads than without."""
+        threads = [1 if number % 2 else cores for number in range(len(self._tasks))]
+        for step in self._carried_out(self._alone(threads)):
+            seconds = self._until_next(step)
+            for number in range(1, len(self._tasks)):
+                alone = self._model.seconds(self._tasks[number], threads[number]).value
+                self._model.add_switch(
+                    threads[number - 1], threads[number], seconds[number] - alone
+                )
+
+    def _learn_together(self) -> None:
+        """How kinds slow each other down, and what handing over from one worker to the next takes."""
+        half = max(1, self._machine.count // 2)
+        costs = Costs(self._captured.graph, self._model, self._machine)
+        draw = Random(0)
+        alone = self._alone([half] * len(self._tasks))
+        for _ in range(TOGETHER):
+            plan = at_random(costs, draw)
+            if plan.workers < 2:
+                return
+            waits = plan.waits(self._captured.graph)
+            workers = [one.worker for one in sorted(plan.placed, key=lambda one: one.task)]
+            spans = [
+                [max(last - first, LEAST_S) for first, last in zip(each.begin_s, each.end_s, strict=True)]
+                for each in self._carried_out(alone)
+            ]  # fmt: skip
+            middles = [median(each) for each in zip(*spans, strict=True)]
+            for step in self._carried_out(plan):
+                told = factors(self._captured.graph, step.begin_s, step.end_s, middles)
+                for (kind, other), factor in told.items():
+                    self._model.add_beside(kind, other, factor)
+                waited = handovers(waits, workers, step.begin_s, step.end_s)
+                if waited:
+                    self._model.add_handover(median(waited))
+
+    def _alone(self, threads: Sequence[int]) -> Schedule:
+        placed = [Placed(task=task, worker=0, threads=each) for task, each in enumerate(threads)]
+        return Schedule(workers=1, placed=tuple(placed))
+
+    def _until_next(self, step: _Step) -> list[float]:
+        """Seconds of each task of one worker, what follows it until the next begins included: tensors that are
+        freed, and its statement's part of the program."""
+        begins = [*step.begin_s, step.lasted_s]
+        return [
+            max(then - first - 2 * self._reading_s, LEAST_S) for first, then in pairwise(begins)
+        ]
+
+    def _carried_out(self, plan: Schedule) -> Iterator[_Step]:
+        """The update by a plan, a few times over, after once that does not count."""
+        count = len(self._tasks)
+        with closing(TorchThreads(self._captured, plan)) as executor:
+            executor.step(self._batch)
+            for _ in range(REPEATS):
+                times = executor.trace()
+                called = perf_counter_ns()
+                executor.step(self._batch)
+                ended = perf_counter_ns()
+                yield _Step(
+                    begin_s=[(each - called) * 1e-9 for each in times[: 2 * count : 2]],
+                    end_s=[(each - called) * 1e-9 for each in times[1 : 2 * count : 2]],
+                    lasted_s=(ended - called) * 1e-9,
+                )
+            self._steps += 1 + REPEATS
 
 
-def _learn_switch(
-    captured: Captured, batch: Sequence[torch.Tensor], cores: int, model: TaskTimes
-) -> None:
-    """What tasks take longer after a change of the number of threads than without."""
-    tasks = captured.graph.tasks
-    threads = [1 if number % 2 else cores for number in range(len(tasks))]
-    for seconds in _seconds(captured, batch, threads):
-        for (_, before), (number, after) in pairwise(enumerate(threads)):
-            alone = model.seconds(tasks[number], after).value
-            model.add_switch(before, after, seconds[number] - alone)
-
-
-def _seconds(
-    captured: Captured, batch: Sequence[torch.Tensor], threads: Sequence[int]
-) -> Iterator[list[float]]:
-    """Times of all tasks, one after the other, a few times over."""
-    placed = [Placed(task=task, worker=0, threads=each) for task, each in enumerate(threads)]
-    executor = TorchThreads(captured, Schedule(workers=1, placed=tuple(placed)))
-    executor.step(batch)
-    for _ in range(REPEATS):
-        times = executor.trace()
-        executor.step(batch)
-        spans = zip(times[::2], times[1::2], strict=True)
-        yield [max((end - begin) * 1e-9, LEAST_S) for begin, end in spans]
+def _reading_s() -> float:
+    """Seconds that a task's reading of the clock takes, which steps that are not traced do without."""
+    times = [0] * 2
+    begin = perf_counter_ns()
+    for _ in range(READINGS):
+        times[0] = perf_counter_ns()
+    return (perf_counter_ns() - begin) * 1e-9 / READINGS
 
 
 @contextmanager

@@ -180,7 +180,8 @@ class Writer:
 
         Args:
             signals: For each signal what its sender calls, and what its receiver calls.
-            traced: Whether times of tasks are taken: in ns, begin and end of task i at 2 i and 2 i + 1.
+            traced: Whether times are taken: in ns, begin and end of task i at 2 i and 2 i + 1, behind those of
+                n tasks those of the wait for signal j at 2 (n + j) and the next.
             mark: Told the phases where they begin; for a plan of one worker in the framework's order.
         """
         for number, (send, wait) in enumerate(signals):
@@ -319,7 +320,12 @@ class _Body:
         for placed in self._own:
             task = placed.task
             for number in writer.awaited.get(task, ()):
+                place = 2 * (len(writer._captured.graph.tasks) + number)
+                if self._traced:
+                    self._add(f"t[{place}] = now()", task=task)
                 self._add(f"a{number}()", task=task)
+                if self._traced:
+                    self._add(f"t[{place + 1}] = now()", task=task)
                 self._add("if failed: stop()", task=task)
             if placed.threads != threads:
                 threads = placed.threads

@@ -156,9 +156,18 @@ class TorchThreads:
         return losses
 
     def trace(self) -> list[int]:
-        """Has the next steps write when each task begins and ends: task i at 2 i and 2 i + 1, in ns of `perf_counter_ns`."""
-        self._times = [0] * (2 * len(self._captured.graph.tasks))
+        """Has the next steps write when each task, and each wait of a worker, begins and ends.
+
+        Returns:
+            In ns of `perf_counter_ns`: task i at 2 i and 2 i + 1, behind n tasks wait j at 2 (n + j) and the next.
+        """
+        self._times = [0] * (2 * (len(self._captured.graph.tasks) + len(self._signals)))
         return self._times
+
+    @property
+    def waits(self) -> Sequence[int]:
+        """The task before which each wait is, in the order of `trace`."""
+        return [signal.before for signal in self._program.signals]
 
     def untrace(self) -> None:
         """Ends `trace`."""

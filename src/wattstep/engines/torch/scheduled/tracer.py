@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median_low
 from typing import Final
 
 from wattstep.engines.marked_tracer import MarkedTracer, Operation, shapes_text
@@ -12,10 +13,13 @@ from wattstep.engines.torch.engine import TorchEngine
 from wattstep.engines.torch.layers import OUTSIDE
 from wattstep.engines.torch.scheduled.capture import WHOLE
 from wattstep.engines.torch.scheduled.threads import TorchThreads
+from wattstep.schema.operation_kinds import WORKER_WAIT
+from wattstep.schema.run_documents import Team
 from wattstep.schema.tracer import Code, Tracer
 
 Executors = Callable[[], Sequence[TorchThreads]]
 BATCH: Final = "wattstep::next_batch"
+SCHEDULED: Final = "scheduled"  # phase of what several workers do at once
 
 
 class ScheduledEngine(TorchEngine):
@@ -70,7 +74,40 @@ class ScheduledTracer(MarkedTracer):
         ]
         for executor, times in self._times:
             rows += _tasks(executor, times)
+            rows += _waits(executor, times)
         return sorted(rows, key=lambda row: row.start)
+
+
+def teams(executors: Sequence[TorchThreads]) -> list[Team]:
+    """Cores by operation, as `ScheduleFacts` has them; none where no two that run at once differ in them."""
+    differ = any(
+        each.schedule.workers > 1 and len({one.threads for one in each.schedule.placed}) > 1
+        for each in executors
+    )
+    if not differ:
+        return []
+    threads: dict[tuple[str, str, str, str], list[int]] = {}
+    for executor in executors:
+        for placed in executor.schedule.placed:
+            name, layer, phase, shapes = _labels(executor, placed.task)
+            threads.setdefault((name, layer or "", phase, shapes), []).append(placed.threads)
+    return [
+        {
+            "name": name,
+            "layer": layer,
+            "phase": phase,
+            "shapes": shapes,
+            "cores": median_low(counts),
+        }
+        for (name, layer, phase, shapes), counts in threads.items()
+    ]
+
+
+def _labels(executor: TorchThreads, number: int) -> tuple[str, str | None, str, str]:
+    """Name, layer, phase and shapes of a task as traces show them."""
+    task, call = executor.captured.graph.tasks[number], executor.captured.calls[number]
+    layer = task.layer or (None if task.phase == OPTIMIZER else OUTSIDE)
+    return task.name, layer, task.phase, "" if call is None else shapes_text(call.shapes)
 
 
 def _tasks(executor: TorchThreads, times: Sequence[int]) -> list[Operation]:
@@ -81,13 +118,32 @@ def _tasks(executor: TorchThreads, times: Sequence[int]) -> list[Operation]:
         begin, end = times[2 * number], times[2 * number + 1]
         if not end:  # it never ran: the step failed
             continue
-        task, call = executor.captured.graph.tasks[number], executor.captured.calls[number]
-        inside = task.layer or (None if task.phase == OPTIMIZER else OUTSIDE)
+        task = executor.captured.graph.tasks[number]
+        name, layer, phase, shapes = _labels(executor, number)
         rows.append(
             Operation(
-                task.name, begin, end, kind=OPTIMIZER if task.name == WHOLE else "", layer=inside,
-                phase=task.phase, shapes="" if call is None else shapes_text(call.shapes),
+                name, begin, end, kind=OPTIMIZER if name == WHOLE else "", layer=layer, phase=phase, shapes=shapes,
                 thread=threads[placed.worker], flops=task.flops or -1, bytes=task.bytes_moved,
             )
         )  # fmt: skip
     return rows
+
+
+def _waits(executor: TorchThreads, times: Sequence[int]) -> list[Operation]:
+    """Waits of workers for each other, and at the end for the last of them."""
+    threads, count = executor.thread_ids(), len(executor.captured.graph.tasks)
+    worker_of = {placed.task: placed.worker for placed in executor.schedule.placed}
+    spans = [
+        (worker_of[before], times[2 * (count + place)], times[2 * (count + place) + 1])
+        for place, before in enumerate(executor.waits)
+    ]
+    ends = times[1 : 2 * count : 2]
+    last = max(ends, default=0)
+    for worker, own in enumerate(executor.schedule.by_worker()):
+        if own and executor.schedule.workers > 1:
+            spans.append((worker, max(ends[one.task] for one in own), last))
+    return [
+        Operation(WORKER_WAIT, begin, end, kind="scope", phase=SCHEDULED, thread=threads[worker], outermost=0)
+        for worker, begin, end in spans
+        if 0 < begin < end
+    ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
@@ -15,27 +15,27 @@ import torch
 from wattstep.engines.step_phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from wattstep.engines.torch.memory import MemoryTracker, tensors_in
 from wattstep.engines.torch.scheduled.calls import Recording
-from wattstep.engines.torch.scheduled.capture import Captured, capture
-from wattstep.engines.torch.scheduled.learning import learn
+from wattstep.engines.torch.scheduled.capture import capture
+from wattstep.engines.torch.scheduled.planning import DEFAULT, Plan, PlannedUpdate, Planner
 from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
-from wattstep.engines.torch.scheduled.tracer import ScheduledEngine
+from wattstep.engines.torch.scheduled.tracer import SCHEDULED, ScheduledEngine, teams
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
-from wattstep.schedule import policies
-from wattstep.schedule.machine import equal_cores
+from wattstep.schedule.pace import Pace
+from wattstep.schedule.policies import FIRST_STEPS
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
-from wattstep.schedule.times import MachineTimes
-from wattstep.schema.engine import Mark
+from wattstep.schema.engine import Mark, ignore_phase
+from wattstep.schema.run_documents import ScheduleFacts
 from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
 
-Plan = Callable[[TaskGraph], Schedule]
-DEFAULT: Final = "default"  # the policy that asks for no times
-SCHEDULED: Final = "scheduled"  # phase of what several workers do at once
-# The first step makes the optimizer's state; the next two are recorded.
-EAGER, RECORDED = 1, 2
+EAGER: Final = (
+    1  # steps that make the optimizer's state; those after it, up to `FIRST_STEPS`, are recorded
+)
+# Of the steps since operations were measured last, what measuring them again may cost at most.
+MOST_LEARNING: Final = 0.05
 
 
 def in_order(graph: TaskGraph) -> Schedule:
@@ -45,12 +45,17 @@ def in_order(graph: TaskGraph) -> Schedule:
     return Schedule(workers=1, placed=tuple(placed))
 
 
-def _unpinned(schedule: Schedule) -> Schedule:
-    """A plan that always uses the same cores needs not be kept to them."""
-    if len({placed.cores for placed in schedule.placed}) > 1:
-        return schedule
-    placed = tuple(replace(each, cores=()) for each in schedule.placed)
-    return replace(schedule, placed=placed)
+@dataclass(kw_only=True)
+class _Watched:
+    """An update whose operations were measured: whether its steps still take what they took.
+
+    Attributes:
+        pace: Of its steps since then.
+        batch: Tensors of the last of them.
+    """
+
+    pace: Pace = field(default_factory=Pace)
+    batch: Sequence[torch.Tensor] = ()
 
 
 class ScheduledTrainer(TorchTrainer):
@@ -79,7 +84,11 @@ class ScheduledTrainer(TorchTrainer):
         _check(preparation, **how)
         super().__init__(workload, preparation, **how)
         self._workload = workload.facts.name
-        self._plan, self._policy = plan, preparation.policy or DEFAULT
+        self._planner = Planner(preparation.policy or DEFAULT, plan)
+        self._done = 0  # steps
+        self._planned: dict[int, PlannedUpdate] = {}
+        self._watched: dict[int, _Watched] = {}
+        self._drawing_s: list[float] = []  # of the batches of updates, in steps that were recorded
         self._drawn: list[tuple[int, int]] = []  # when batches of traced steps were, in ns
         self.engine = ScheduledEngine(lambda: self.executors, self._drawn)
         self._plain = False  # each update is looked at
@@ -93,6 +102,70 @@ class ScheduledTrainer(TorchTrainer):
         """Those of the updates of a step, in their order; empty before they were captured."""
         return list(self._executors.values())
 
+    def step(self, mark: Mark = ignore_phase) -> float:
+        """As `Trainer.step`."""
+        loss = super().step(mark)
+        self._done += 1
+        return loss
+
+    def scheduling(self) -> ScheduleFacts | None:
+        """As `Trainer.scheduling`."""
+        updates = max(len(self.updates), 1)
+        drawn = [
+            sum(self._drawing_s[at : at + updates])
+            for at in range(0, len(self._drawing_s) - updates + 1, updates)
+        ]
+        facts = self._planner.facts(drawn)
+        if facts is not None and not any(each["again"] for each in self._planner.relearned):
+            facts["teams"] = teams(self.executors)
+        return facts
+
+    def remarks(self) -> Sequence[str]:
+        """As `Trainer.remarks`."""
+        return [*super().remarks(), *self._planner.remarks]
+
+    def due(self) -> Callable[[], None] | None:
+        """As `Trainer.due`: operations are measured again, once steps take longer or shorter than they did."""
+        for watched in self._watched.values():
+            if watched.pace.factor is not None and self._may_learn():
+                return self._learn_again
+        return None
+
+    def _may_learn(self) -> bool:
+        """True if there were enough steps since operations were measured last."""
+        learning = [each.learned for each in self._planned.values() if each.learned is not None]
+        steps = max((each.pace.steps for each in self._watched.values()), default=0)
+        return steps * MOST_LEARNING >= max((each.steps for each in learning), default=0)
+
+    def _learn_again(self) -> None:
+        """Measures operations again, and plans anew where they have changed."""
+        watched = list(self._watched.values())
+        factors = [each.pace.factor for each in watched if each.pace.factor is not None]
+        before = dict(self._planned)
+        for update in self.updates:
+            key = id(update)
+            executor = self._executors.get(key)
+            if executor is None:
+                continue
+            captured, batch = executor.captured, self._watched[key].batch
+            planned = self._planner.plan(key, captured, batch, update.optimizer)
+            self._planned[key], self._watched[key] = planned, _Watched()
+            if planned.schedule != executor.schedule:
+                executor.close()
+                self._executors[key] = TorchThreads(captured, planned.schedule)
+        learned = [each.learned for each in self._planned.values() if each.learned is not None]
+        changes = [each.factor for each in learned if each.factor is not None]
+        again = any(each.schedule != before[key].schedule for key, each in self._planned.items())
+        self._planner.relearned.append(
+            {
+                "step": self._done,
+                "steps_factor": factors[0],
+                "operations_factor": changes[0] if changes else None,
+                "again": again,
+                "learning_steps": sum(each.steps for each in learned),
+            }
+        )
+
     def memory_tracker(self, meter: Meter, device: str = "cpu") -> MemoryTracker | None:
         """As `Trainer.memory_tracker`; None where other threads than the caller's run operations, which it cannot see."""
         if any(executor.crew for executor in self.executors):
@@ -104,6 +177,9 @@ class ScheduledTrainer(TorchTrainer):
         super().load(path)
         _close(self._executors)
         self._recordings.clear()
+        self._planned.clear()
+        self._watched.clear()
+        self._planner.forget()
 
     def take(self, update: ParameterUpdate, mark: Mark) -> list[torch.Tensor]:
         """As `TorchTrainer.take`."""
@@ -117,28 +193,22 @@ class ScheduledTrainer(TorchTrainer):
         losses, recording, batch = self._record(update, mark)
         recordings = self._recordings.setdefault(key, [])
         recordings.append(recording)
-        if len(recordings) == RECORDED:
+        if len(recordings) == FIRST_STEPS - EAGER:
             first, second = self._recordings.pop(key)
             captured = capture(self._workload, first, second, update.optimizer)
-            schedule = self._planned(captured, batch, update.optimizer)
-            self._executors[key] = TorchThreads(captured, schedule)
+            planned = self._planner.plan(key, captured, batch, update.optimizer)
+            self._planned[key] = planned
+            self._executors[key] = TorchThreads(captured, planned.schedule)
+            if self._planner.measures:
+                self._watched[key] = _Watched()
         return losses
-
-    def _planned(
-        self, captured: Captured, batch: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer
-    ) -> Schedule:
-        """A plan for as many cores as torch has threads, by what tasks were measured to take here."""
-        if self._plan is not None:
-            return self._plan(captured.graph)
-        make, machine = policies.find(self._policy), equal_cores(torch.get_num_threads())
-        if self._policy == DEFAULT:  # asks for no times
-            return _unpinned(make(captured.graph, MachineTimes(machine), machine))
-        times = learn(captured, batch, machine, optimizer)
-        return _unpinned(make(captured.graph, times, machine))
 
     def _carry_out(
         self, executor: TorchThreads, update: ParameterUpdate, mark: Mark
     ) -> list[torch.Tensor]:
+        watched = self._watched.get(id(update))
+        if watched is not None:
+            watched.batch = ()  # it has its last step behind it
         mark(DATA)
         begin = perf_counter_ns()
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
@@ -146,7 +216,14 @@ class ScheduledTrainer(TorchTrainer):
             self._drawn.append((begin, perf_counter_ns()))
         if not executor.in_order:
             mark(SCHEDULED)
-        return executor.step(tensors_in(batches), mark)
+        tensors = tensors_in(batches)
+        if watched is None or executor.traced:
+            return executor.step(tensors, mark)
+        watched.batch = tensors
+        begin = perf_counter_ns()
+        losses = executor.step(tensors, mark)
+        watched.pace.add((perf_counter_ns() - begin) * 1e-9)
+        return losses
 
     def _record(
         self, update: ParameterUpdate, mark: Mark
@@ -155,7 +232,9 @@ class ScheduledTrainer(TorchTrainer):
         optimizer = update.optimizer
         optimizer.zero_grad()
         mark(DATA)
+        begin = perf_counter_ns()
         batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
+        self._drawing_s.append((perf_counter_ns() - begin) * 1e-9)
         losses, given = [], tensors_in(batches)
         with Recorder(self.model, self._owners(), given) as recorder:
             for batch in batches:

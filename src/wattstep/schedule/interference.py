@@ -1,0 +1,134 @@
+"""How kinds of operations slow each other down, from tasks that ran beside each other and what they take alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from wattstep.schedule.placing import Costs, Start, State, along_the_clock
+from wattstep.schedule.tasks import Schedule, TaskGraph
+from wattstep.schema.arrays import FloatArray
+
+LEAST_S: Final = 2e-5  # beside a kind, all tasks of another together: less says nothing of the two
+LEAST_TASKS: Final = 2
+LEAST_PART: Final = 0.1  # of its time that a task must have run beside others to count
+SLOWEST: Final = 0.05  # part of its pace alone that is left to an operation
+FASTEST: Final = 1.25
+
+
+def at_random(costs: Costs, draw: Random) -> Schedule:
+    """A plan in which as many tasks as can be run two at a time, each on half of the cores, in an order drawn at random.
+
+    Args:
+        costs: Of the tasks on a machine of one cluster.
+        draw: The dice.
+    """
+    cores = costs.machine.cores(0)
+    half = max(1, len(cores) // 2)
+
+    def choose(state: State) -> list[Start]:
+        count = min(len(state.ready), len(state.free) // half)
+        tasks = draw.sample(state.ready, count)
+        return [
+            (task, tuple(state.free[place * half : (place + 1) * half]))
+            for place, task in enumerate(tasks)
+        ]
+
+    return along_the_clock(costs, cores, choose)
+
+
+def factors(
+    graph: TaskGraph,
+    begin_s: Sequence[float],
+    end_s: Sequence[float],
+    alone_s: Sequence[float],
+) -> Mapping[tuple[str, str], float]:
+    """Times as long that operations of a kind take beside one of another, by kind and the one beside it.
+
+    While a task has a neighbour it goes at a pace that depends on both kinds, else at its own: what it takes alone
+    is the time without neighbours and, for each kind, the time beside it times that pace. Least squares over the
+    tasks of a kind, paces not negative, errors taken to grow with the root of a task's time.
+
+    Args:
+        graph: Of the step.
+        begin_s: When each task began, shape (n,).
+        end_s: When it ended, with at most one other beside it at a time, shape (n,).
+        alone_s: What it takes alone on as many cores, shape (n,).
+    """
+    from scipy.optimize import lsq_linear
+
+    kinds = sorted({task.kind for task in graph.tasks})
+    column = {kind: number for number, kind in enumerate(kinds)}
+    beside = _beside(graph, begin_s, end_s, column)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for number, task in enumerate(graph.tasks):
+        lasted = end_s[number] - begin_s[number]
+        if lasted > 0 and beside[number].sum() >= LEAST_PART * lasted:
+            rows[task.kind].append(number)
+    told: dict[tuple[str, str], float] = {}
+    for kind, numbers in rows.items():
+        overlaps = beside[numbers]
+        used = [
+            other
+            for other in range(len(kinds))
+            if overlaps[:, other].sum() >= LEAST_S and (overlaps[:, other] > 0).sum() >= LEAST_TASKS
+        ]
+        if not used:
+            continue
+        alone = np.array([alone_s[number] for number in numbers])
+        spans = np.array([end_s[number] - begin_s[number] for number in numbers])
+        # What ran beside kinds of which too little is known counts as alone.
+        own = alone - (spans - overlaps[:, used].sum(axis=1))
+        weight = 1 / np.sqrt(np.maximum(alone, 1e-9))
+        paces = lsq_linear(
+            overlaps[:, used] * weight[:, None], own * weight, bounds=(SLOWEST, FASTEST)
+        ).x
+        told |= {
+            (kind, kinds[other]): 1 / float(pace) for other, pace in zip(used, paces, strict=True)
+        }
+    return told
+
+
+def _beside(
+    graph: TaskGraph, begin_s: Sequence[float], end_s: Sequence[float], column: Mapping[str, int]
+) -> FloatArray:
+    """Seconds that each task ran beside one of each kind, shape (n, kinds)."""
+    beside = np.zeros((len(graph.tasks), len(column)))
+    running: list[int] = []
+    for number in sorted(range(len(graph.tasks)), key=lambda one: begin_s[one]):
+        running = [other for other in running if end_s[other] > begin_s[number]]
+        for other in running:
+            both = min(end_s[number], end_s[other]) - begin_s[number]
+            beside[number, column[graph.tasks[other].kind]] += both
+            beside[other, column[graph.tasks[number].kind]] += both
+        running.append(number)
+    return beside
+
+
+def handovers(
+    waits: Sequence[Sequence[int]],
+    workers: Sequence[int],
+    begin_s: Sequence[float],
+    end_s: Sequence[float],
+) -> list[float]:
+    """Seconds from the end of a task to the begin of one on another worker that had nothing else to wait for.
+
+    Args:
+        waits: Tasks that each waits for, those before it on its worker included, shape (n,).
+        workers: Of each task.
+        begin_s: When each began.
+        end_s: When each ended.
+    """
+    seconds = []
+    for number, earlier in enumerate(waits):
+        last = max(earlier, key=lambda one: end_s[one], default=None)
+        if last is not None and workers[last] != workers[number]:
+            own = [end_s[one] for one in earlier if workers[one] == workers[number]]
+            # The worker must have been waiting, else nothing is handed over.
+            if max(own, default=0.0) < end_s[last]:
+                seconds.append(begin_s[number] - end_s[last])
+    return seconds

@@ -135,7 +135,7 @@ def measured(
 def block(step: Callable[[], float], clock: Callable[[], float]) -> float:
     """Median step in s of a block, by a clock."""
     until = time.perf_counter() + BLOCK_S
-    took = []
+    took: list[float] = []
     while time.perf_counter() < until or not took:
         begin = clock()
         step()

@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-system test-all test-burning fuzz check lint types format contracts docs site package bench picture clean
+.PHONY: demo test test-system test-all test-burning fuzz torture check lint types format contracts docs site package sbom bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)
@@ -44,10 +44,18 @@ BURNING = tests/run tests/tracing tests/sampling tests/conditions
 test-burning: .venv/.tests
 	.ci/burning $(PYTEST) $(BURNING)
 
-# Every parser against 100,000 inputs: recordings damaged at random, about half an hour; then those
-# that Hypothesis makes, hours.
+# Kills at random moments, disks full at random bytes and files cut at random, for so many minutes; a table
+# says what became of each, and docs/torture.md what may. Another seed: make torture SEED=2
+MINUTES = 30
+SEED = 1
+torture: .venv/.tests
+	.venv/bin/python -m tests.torture --minutes $(MINUTES) --seed $(SEED)
+
+# Every parser against 100,000 inputs: recordings damaged at random, about half an hour; folders of runs
+# likewise, a day; then those that Hypothesis makes, hours.
 fuzz: .venv/.tests
 	.venv/bin/python -m tests.mutations --count 100000
+	.venv/bin/python -m tests.mutations --folders 100000
 	.venv/bin/python -m pytest --hypothesis-profile=long tests/formats tests/boards \
 	  tests/sampling/test_parsers.py tests/sensors/test_android.py tests/sensors/test_machine.py \
 	  tests/importing tests/fleet/remote/test_archive.py tests/agent/test_looking.py tests/agent/test_hostile.py
@@ -91,6 +99,11 @@ package: .venv/.tests
 	.venv/bin/python -m venv $(BARE)
 	$(BARE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt dist/*.whl
 	cd $(BARE) && bin/wattstep --version && bin/wattstep demo --quiet --out demo
+
+# A bill of materials of what the default brings (CycloneDX), in dist/sbom.json.
+sbom: .venv/.tests
+	mkdir -p dist
+	.venv/bin/python docs/dependencies.py sbom dist/sbom.json
 
 # Hours; each line can be run by itself.
 bench: .venv/.tests

@@ -10,8 +10,9 @@ the same of A against A, which shows the noise of the machine. By the clock, or 
 process, which other programs on the machine move less.
 
 Then `wattstep run` records one, of the exported folder: what share of a step its operations add up to (`operations_share`), by name what
-they do not, and the sum of operations' times as they were stamped in traced steps, over the clean step:
-before anything was corrected. Peak memory is that of this run.
+they do not, and over the clean step the sum of operations' times as they were stamped in traced steps, and
+what operations and rests came to without the cost of tracing, before they were scaled. Peak memory is that of
+this run.
 """
 
 from __future__ import annotations
@@ -133,12 +134,14 @@ def run_of(options: argparse.Namespace, exported: Path | None, folder: Path) -> 
         return {**found, "reason": share.reason}
     rows, own = run.breakdown.rows, run.breakdown.outermost
     seconds = np.bincount(rows.window[own], (rows.end_ns - rows.start_ns)[own] * 1e-9)
+    clean = float(np.median(run.breakdown.steps.seconds[run.breakdown.clean]))
     rests = run.document()["rests"].items()
     return {
         **found,
         "share": share.value,
         "rests": {name: float(row["share"]["value"] or 0.0) for name, row in rests},
-        "stamped": float(np.median(seconds)) / metrics["step_time"].value,
+        "stamped": float(np.median(seconds)) / clean,
+        "unscaled": run.breakdown.compensated.correction.added_up,
     }
 
 
@@ -174,7 +177,7 @@ def table(measured: list[dict[str, Any]], options: argparse.Namespace) -> Iterat
     """As Markdown."""
     heads = (
         "engine", "bare step", "recording costs", "of nothing", "with operation times", "of nothing",
-        "operations add up to", "the rest", "as stamped, over the step", "peak memory",
+        "operations add up to", "the rest", "as stamped, over the step", "without the cost of tracing", "peak memory",
     )  # fmt: skip
     yield f"| {' | '.join(heads)} |"
     yield f"|{'---|' * len(heads)}"
@@ -185,9 +188,11 @@ def table(measured: list[dict[str, Any]], options: argparse.Namespace) -> Iterat
         costs = [shown(each[trace][kind]) for trace in MODES for kind in ("recorded", "control")]
         if "share" in each:
             rests = ", ".join(f"{name} {share:.1%}" for name, share in each["rests"].items())
-            adds = (f"{each['share']:.1%}", rests, f"{each['stamped']:.1%}")
+            adds = (
+                f"{each['share']:.1%}", rests, f"{each['stamped']:.1%}", f"{each['unscaled']:.1%}",
+            )  # fmt: skip
         else:
-            adds = ("—", each["reason"], "—")
+            adds = ("—", each["reason"], "—", "—")
         cells = (
             each["version"] if each["engine"] != "torch-compile" else f"torch-compile, {each['version']}",
             f"{1e3 * each['bare']:.3f} ms", *costs, *adds,

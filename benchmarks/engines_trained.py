@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from wattstep import engines, workloads
-from wattstep.engines.trained import PLACE, read_trained
+from wattstep.engines.trained import PLACE, UNKNOWN, read_trained
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.workload import Preparation, Specification
 from wattstep.train.doctor import frameworks
@@ -71,7 +71,7 @@ def outcomes(
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)  # with the processes that it started
             out, _ = child.communicate()
-            how = f"not known: to try it took more than {seconds:g} s"
+            how = f"{UNKNOWN}: to try it took more than {seconds:g} s"
         for line in out.splitlines():
             if line.startswith('{"engine"'):
                 row = json.loads(line)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from wattstep import workloads
-from wattstep.engines.trained import read_trained
+from wattstep.engines.trained import UNKNOWN, read_trained
 
 BEGIN: Final = "<!-- trained: begin -->"
 END: Final = "<!-- trained: end -->"
@@ -48,7 +48,10 @@ def table(trained: Mapping[str, Mapping[str, str]]) -> str:
             if reason is None:
                 cells.append("not tried")
             elif reason:
-                cells.append(f"no [{notes.setdefault(_short(reason, workload), len(notes) + 1)}]")
+                verdict = UNKNOWN if reason.startswith(UNKNOWN) else "no"
+                cells.append(
+                    f"{verdict} [{notes.setdefault(_short(reason, workload), len(notes) + 1)}]"
+                )
             else:
                 cells.append("yes")
         lines.append(f"| {workload} | " + " | ".join(cells) + " |")

@@ -1,10 +1,11 @@
-"""Importers against recordings that are damaged at random, many more than Hypothesis makes in an hour.
+"""Importers against recordings, and commands against folders of runs, that are damaged at random.
 
 Each input is a real or hand-written recording of a format with a few bytes, lines or numbers
 changed. It has to be read, or refused with an error of ours; every hundredth is imported whole.
 
     python -m tests.mutations --count 100000
     python -m tests.mutations --only Kineto --seed 7
+    python -m tests.mutations --folders 1000     whole runs instead (tests/damaged_folders.py)
 """
 
 from __future__ import annotations
@@ -147,12 +148,28 @@ def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[s
     return outcomes
 
 
+def folders(count: int, seed: int) -> int:
+    """So many changed folders of runs; the number that was not survived."""
+    from tests.damaged_folders import attack_folders
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="wattstep-folders-") as folder:
+        outcomes = attack_folders(count, seed, Path(folder))
+    print("folders", dict(outcomes), f"{time.monotonic() - began:.0f} s", flush=True)
+    return outcomes["not survived"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="inputs of each format")
     parser.add_argument("--only", help="formats whose name holds this")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--folders", type=int, default=0, help="folders of runs, instead of recordings"
+    )
     given = parser.parse_args()
+    if given.folders:
+        sys.exit(1 if folders(given.folders, given.seed) else 0)
     lost = 0
     for importer in importers():
         if given.only is None or given.only.lower() in importer.name.lower():

@@ -59,6 +59,8 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "insight.observe.evidence:DailyCourse.settings": (
         "settings compared by name, whatever they are"
     ),
+    "insight.compare.data_movement:Study.device": "facts of a device as a run has them, shown by name",
+    "labeling.reading:Table.identity": "size and hash of a file, kept and compared as they are",
     "record.sampling.plan:Plan.entries": (
         "JSON of the sampler's child, which runs without wattstep on Python 3.6"
     ),

@@ -52,6 +52,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "cli/test_sweep.py": "sweeps through the command line",
         "cli/test_targets.py": "an ssh server",
         "cli/test_ten_tasks.py": "trains through the command line",
+        "tuning/test_many_spaces.py": "tunes a hundred drawn spaces, and searches some exhaustively",
         "tuning/test_real.py": "trains in processes of its own, and through the command line",
         "cli/test_without_torch.py": "an environment without torch",
         "cli/test_plan.py": "captures networks, and trains, through the command line",
@@ -70,6 +71,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "engines/test_mnn_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_executorch.py": "exports networks, and trains them with torch in float64",
+        "engines/test_opencl_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_mlx.py": "exports networks, and trains them with torch in float64",
         "engines/test_onnxruntime_training.py": "exports networks, and trains them with torch in float64",
         "engines/test_operations_add_up.py": "exports networks, and records trainings of them",
@@ -80,6 +82,12 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "compiles models"
         ),
         "engines/test_torch_compile.py::test_ten_steps_are_torchs_in_float64": "compiles models",
+        "engines/test_torch_compile.py::test_compiled_max_pooling_never_scatters_its_gradient": (
+            "loads torch's compiler"
+        ),
+        "engines/test_torch_compile.py::test_what_was_not_tried_to_its_end_is_said_and_not_refused": (
+            "loads torch's compiler"
+        ),
         "engines/test_torch_precision.py::test_a_compiled_model_trains_as_the_plain_one": (
             "compiles models"
         ),
@@ -109,11 +117,26 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "gpu/test_truth_page.py": "trains in a process of its own, with a sampler",
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
+        "labeling/test_estimator_checks.py": "fits some hundred labelers",
+        "labeling/test_auto_labeler.py::test_known_samples_are_called_unknown_about_as_often_as_stated": (
+            "computes for long: labels eight streams"
+        ),
+        "labeling/test_auto_labeler.py::test_after_classes_were_swapped_further_labels_bring_the_accuracy_back": (
+            "computes for long: follows a stream that changes"
+        ),
+        "labeling/test_auto_labeler.py::test_memory_stays_the_same_however_much_comes": (
+            "computes for long: thousands of samples"
+        ),
+        "labeling/test_state.py::test_it_goes_on_exactly_as_it_would_have": (
+            "computes for long: labels two streams"
+        ),
         "matrix": "every command on recorded runs",
+        "opencl/test_ceilings_here.py": "measures a device through the command line",
         "predicting/test_like_runs.py": "captures networks",
         "predicting/test_module.py": "captures networks",
         "planning/test_study.py::test_workers_give_the_same": "a Dask cluster",
         "profiling": "scripts under a recorder",
+        "querying/test_limits.py": "queries in processes of their own, killed at work",
         "recorder": "records with the real sampler",
         "reports/pages/paper/test_figures_in_browser.py": "a browser",
         "reports/pages/test_first_screen_in_browser.py": "a browser",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wattstep.api import study_plans as study_plans
     from wattstep.api import sweep as sweep
     from wattstep.api import train as train
+    from wattstep.api import tune as tune
     from wattstep.integrations import log_run as log_run
     from wattstep.record.recorder import Recorder as Recorder
     from wattstep.record.recorder import RecordingWarning as RecordingWarning
@@ -57,7 +58,7 @@ VIEWS.update(
     }
 )
 # Public functions of `wattstep.api` whose names are packages, too.
-_CALLED = ("plan", "predict", "sweep", "train")
+_CALLED = ("plan", "predict", "sweep", "train", "tune")
 _PACKAGES = ("devices",)
 
 

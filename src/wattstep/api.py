@@ -1,4 +1,4 @@
-"""Functions of the Python interface: train, compare, explain, predict, plan, export and sweep, each as the command of that name.
+"""Functions of the Python interface: train, compare, explain, predict, plan, export, sweep and tune, each as the command of that name.
 
 They are public as `wattstep.train`, ...; docs/python.md shows them. What they need is loaded when they
 are called.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wattstep.train.execution_hosts import ExecutionHost
     from wattstep.train.loop import Progress
     from wattstep.train.settings import TrainingSettings
+    from wattstep.tune.tuning import TuneReport
 
 RunPath: TypeAlias = "str | PathLike[str]"
 
@@ -648,6 +649,7 @@ def sweep(
     *,
     threads: Sequence[int | None] = (None,),
     precisions: Sequence[str] = ("fp32",),
+    engines: Sequence[str] = ("torch",),
     repeats: int = 1,
     memory_limit: str | None = None,
     cooldown: str = "auto",
@@ -665,6 +667,7 @@ def sweep(
         batches: Samples of one forward pass.
         threads: Of an operation; None: the framework's choice.
         precisions: "fp32", "bf16", "amp".
+        engines: Frameworks, as `wattstep engines` lists them.
         repeats: Rounds of all combinations, one after the other.
         memory_limit: Of each training process, e.g. "8GiB".
         cooldown: Between trainings: "auto", "none", or seconds.
@@ -682,7 +685,7 @@ def sweep(
     """
     from wattstep import workloads as suite
     from wattstep.sweep.folder import SweepFolder, load_sweep
-    from wattstep.sweep.plan import SweepPlan
+    from wattstep.sweep.plan import ONE_ENGINE, SweepPlan
     from wattstep.sweep.sweep import sweep_here
     from wattstep.train.child.limits import parse_size
     from wattstep.train.child.local_machine import this_machine
@@ -692,13 +695,16 @@ def sweep(
         raise InvalidValueError("there is nothing to sweep: give workloads", id="nothing-to-sweep")
     for name in names:
         suite.check_name(name)
-    shared = {"least_steps": SWEEP_STEPS, "trace": "none", **settings}
+    shared = {
+        "least_steps": SWEEP_STEPS, "trace": "none", "engine": next(iter(engines), "torch"), **settings
+    }  # fmt: skip
     plan = SweepPlan(
         settings=_settings(workload=names[0], **shared),
         workloads=names,
         batches=tuple(batches),
         threads=tuple(threads),
         precisions=tuple(precisions),
+        engines=tuple(engines) if len(engines) > 1 else ONE_ENGINE,
         repeats=repeats,
         memory_limit=None if memory_limit is None else parse_size(memory_limit),
         cooldown=cooldown,
@@ -710,6 +716,74 @@ def sweep(
     finally:
         folder.close()
     return load_sweep(Path(out), warn=listener.warns).to_dict()
+
+
+def tune(
+    what: RunPath,
+    arguments: Sequence[str] = (),
+    *,
+    goal: str = "time",
+    batch_size: int | None = None,
+    memory_limit: str | None = None,
+    allow: Sequence[str] = (),
+    turn: Sequence[str] | None = None,
+    threads: Sequence[int] = (),
+    cores: Sequence[str] = (),
+    module: bool = False,
+    step_marker: str = "optimizer",
+    power_model: str | None = None,
+    out: RunPath | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+    **settings: Any,
+) -> TuneReport:
+    """Finds settings under which steps here take less time or energy and learn the same.
+
+    >>> tuned = wattstep.tune("lenet", turn=["threads", "allocator"])  # doctest: +SKIP
+    >>> tuned.tuned.chosen, tuned.command                             # doctest: +SKIP
+
+    Args:
+        what: A workload of the suite, or a training script (a name that ends in ".py", or a `module`).
+        arguments: The script's own.
+        goal: What is to be the least: "time" or "energy".
+        batch_size: Of a workload; 4 where it is not given.
+        memory_limit: Of each process that trains, e.g. "8GiB".
+        allow: What may change what is learnt: "precision", "losses".
+        turn: What is turned, e.g. ["threads", "channels-last"]; None: all that can be.
+        threads: Numbers of threads that are tried; none: 1, 2, 4, ... up to the cores.
+        cores: Sets of cores that are tried, e.g. ["0-3", "4-7"]; none: each kind of core.
+        module: Whether `what` is a module, as of `python -m`.
+        step_marker: What ends a step of a script.
+        power_model: Models power where no sensor tells it, e.g. "vcpu".
+        out: Folder of the tune; one that was begun continues. None: a new one below `tunes/`.
+        on_progress: Told the stage, and the share that is done (0 to 1).
+        settings: Of a workload: any other field of `wattstep.train.settings.TrainingSettings`.
+
+    Returns:
+        The report: `tuned.chosen` is None where the default is to be kept.
+
+    Raises:
+        InvalidValueError: It cannot be tuned, or the folder is another's.
+        RecordingError: The folder cannot be written.
+    """
+    from wattstep.store.files import new_name
+    from wattstep.tune.space import parse_allowed, parse_turned
+    from wattstep.tune.tuning import Question, check_given, goal_of, settings_of
+    from wattstep.tune.tuning import tune as search
+
+    given = {} if batch_size is None else {"batch_size": batch_size}
+    question = Question(
+        settings=settings_of(
+            str(what), arguments, module=module, step_marker=step_marker, power_model=power_model,
+            **given, **settings,
+        ),
+        goal=goal_of(goal),
+        limit=_limit(memory_limit, here=True),
+        allow=parse_allowed(",".join(allow)),
+        given=check_given(threads, cores),
+        turned=parse_turned(None if turn is None else ",".join(turn)),
+    )  # fmt: skip
+    folder = Path("tunes", new_name(Path(question.name).stem)) if out is None else Path(out)
+    return search(question, folder, on_progress or (lambda stage, share: None), _warn)
 
 
 def open_execution_host(target: str | None, say: Callable[[str], None]) -> ExecutionHost:

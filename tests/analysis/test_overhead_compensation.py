@@ -123,6 +123,44 @@ def test_operations_get_the_time_that_they_take_in_a_clean_step(cost_ns: int) ->
     assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
 
 
+def flat(true_us: Sequence[float], within_us: float, outside_us: float) -> CompensatedRows:
+    """Ten windows of one phase, whose tracer stamps an end after a part of its own work."""
+    now, window, start, end, edges = 0.0, [], [], [], []
+    for number in range(10):
+        edges.append([round(now * US)])
+        for length in true_us:
+            now += outside_us
+            window.append(number)
+            start.append(round(now * US))
+            now += length + within_us
+            end.append(round(now * US))
+        edges[-1].append(round(now * US))
+    begins, ends = np.array(start, np.int64), np.array(end, np.int64)
+    rows = TracedRows(
+        window=np.array(window, np.int64), start_ns=begins, end_ns=ends, self_ns=ends - begins,
+        thread=np.ones(len(window), np.int64), parent=np.full(len(window), -1, np.int64),
+        scope=np.zeros(len(window), bool), **layers_of([""] * len(window)),
+    )  # fmt: skip
+    phases = Phases(names=("training",), edges_ns=np.array(edges, np.int64))
+    step_s = sum(true_us) * 1e-6
+    return compensate(rows, phases, np.full((10, 1), step_s), np.ones(1), step_s)
+
+
+@pytest.mark.parametrize(("within_us", "outside_us"), [(1.0, 0.5), (2.0, 0.0), (0.0, 1.5)])
+def test_cost_for_which_gaps_have_no_room_is_taken_off_the_operations(
+    within_us: float, outside_us: float
+) -> None:
+    true_us = [2.5, 10.0, 70.0, 4.0]
+    compensated = flat(true_us, within_us, outside_us)
+    correction = compensated.correction
+    whole = within_us + outside_us
+    assert correction.cost_s == pytest.approx(whole * 1e-6)
+    assert correction.within == pytest.approx(within_us / whole, abs=1e-9)
+    assert compensated.time_s == pytest.approx(np.tile(true_us, 10) * 1e-6)
+    assert compensated.unattributed_s == pytest.approx(0, abs=1e-9)
+    assert correction.added_up == pytest.approx(1)  # they add up before anything is scaled
+
+
 def test_operations_take_the_same_time_on_a_clock_that_counts_from_1970() -> None:
     """As those of imported traces do: a double of so many seconds keeps no more than 240 ns."""
     recording = Recording(1_500)

@@ -16,12 +16,20 @@ from tests.refusals import refused
 from wattstep import devices
 from wattstep.predict import CpuPredictor, check_device, predictor_for
 from wattstep.predict.cpu.engine_memory import MemoryAmounts
-from wattstep.predict.cpu.engines import GROUPS, START, group_seconds, values_of_engine
-from wattstep.predict.cpu.time import KINDS, operation_seconds, work_of
+from wattstep.predict.cpu.engines import (
+    GROUPS,
+    OTHERS,
+    START,
+    group_seconds,
+    group_starts,
+    values_of_engine,
+)
+from wattstep.predict.cpu.time import DEPTHWISE, KINDS, PRODUCT, operation_seconds, work_of
 from wattstep.predict.cpu.values import cpu_values, framework_of
 from wattstep.schema.exported import batches_of
 from wattstep.train.calibration.engine import with_engine
 from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times
+from wattstep.train.calibration.engine_groups import TimedOperation, shares_by_group
 from wattstep.train.calibration.engine_probe import EngineProbe
 
 MB = 1_000_000
@@ -88,6 +96,61 @@ def test_a_workload_that_the_fit_never_saw_is_predicted() -> None:
     assert float(np.median(np.abs(fit.errors["step_time"]))) < 0.1
     assert max(map(abs, fit.errors["system"])) < 0.02
     assert fit.floor == 40 * MB
+
+
+def test_shares_of_groups_tell_apart_what_whole_steps_do_not() -> None:
+    """Convolutions and products take as long as each other with torch in every training."""
+    alike, told = [], []
+    for one in trainings():
+        seconds = {**one.seconds, PRODUCT: one.seconds["convolution"]}
+        step = STEP_S + sum(TRUE[group] * seconds[group] for group in GROUPS)
+        probe = replace(one.probe, steps=(step,))
+        shares = {group: TRUE[group] * seconds[group] / step for group in GROUPS if group != START}
+        alike.append(replace(one, seconds=seconds, probe=probe))
+        told.append(replace(one, seconds=seconds, probe=replace(probe, shares=shares)))
+    apart, together = fit_times(told)[0], fit_times(alike)[0]
+    for group in ("convolution", PRODUCT):
+        assert apart[group] == pytest.approx(TRUE[group], rel=0.05)
+    assert together[PRODUCT] > 1.2 * TRUE[PRODUCT]
+
+
+def test_operations_belong_to_groups_by_kind_phase_and_layer() -> None:
+    def one(
+        name: str, kind: str, layer: str, phase: str, shapes: str, share: float
+    ) -> TimedOperation:
+        return TimedOperation(
+            name=name, kind=kind, layer=layer, phase=phase, shapes=shapes, share=share
+        )
+
+    shares = shares_by_group(
+        [
+            one("Conv", "convolution", "first", "forward", "4x1x28x28;6x1x5x5;6", 0.1),
+            one("Raster", "data movement", "first", "backward", "", 0.2),  # windows of the image
+            one("MatMul", "convolution weight gradient", "first", "backward", "", 0.1),
+            one("Raster", "data movement", "pool", "backward", "", 0.05),
+            one("Conv", "convolution", "deep", "forward", "4x64x9x9;64x1x3x3", 0.1),
+            one("ConvGrad", "convolution", "", "backward", "4x64x9x9;4x64x9x9;64x1x3x3", 0.1),
+            one("Gemm", "matrix product", "last", "forward", "4x84;84x10", 0.02),
+            one("Gemm", "matrix product", "last", "backward", "4x10;10x84", 0.03),
+            one("ReduceSum", "reduction", "last", "backward", "4x10", 0.02),
+            one("Sum", "reduction", "", "forward", "4", 0.08),
+            one("Mul", "elementwise", "last", "optimizer", "840", 0.15),
+        ]
+    )
+    assert shares == pytest.approx(
+        {
+            "convolution": 0.1, "convolution backward": 0.3, DEPTHWISE: 0.2, PRODUCT: 0.07,
+            OTHERS: 0.13, "optimizer": 0.15,
+        }
+    )  # fmt: skip
+
+
+def test_starts_of_groups_make_all_starts(calibrated: Path) -> None:
+    torch = cpu_values(devices.find(str(calibrated)), None, "fp32").values
+    work = work_of(family().at(4), cache=1e6)
+    starts = group_starts(work, torch)
+    assert START not in starts
+    assert sum(starts.values()) == pytest.approx(group_seconds(work, torch)[START])
 
 
 def test_an_odd_workload_widens_the_interval() -> None:

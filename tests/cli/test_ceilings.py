@@ -16,6 +16,8 @@ from tests.wording import assert_says
 from wattstep.cli import run_command_line
 from wattstep.record.sensors.machine import describe
 from wattstep.report.json_document import dump
+from wattstep.schema.device_ceilings import CeilingRow, CeilingTable, DeviceCeilings
+from wattstep.schema.figure import Figure, Status, missing
 
 WORK = {"forward-op": {"kind": "convolution", "flops": 80_000_000, "bytes": 100_000}}
 
@@ -96,6 +98,10 @@ def test_ceilings_of_a_run_of_another_machine_are_refused(
         (["--threads", "1", "--for", "run"], "excluding-options", "--for"),
         (["--add", "nothing.json"], "unreadable-file", "nothing.json"),
         (["--for", "nothing"], "no-such-run", "nothing"),
+        (["--processor", "tpu"], "unknown-processor", "tpu"),
+        (["--processor", "opencl", "--threads", "1"], "excluding-options", "--threads"),
+        (["--processor", "opencl:0", "--for", "run"], "excluding-options", "--for"),
+        (["--processor", "opencl", "--seconds", "0"], "out-of-range", "--seconds 0"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line(
@@ -130,3 +136,48 @@ def test_every_section_is_printed_and_written(
     assert found["name"] == section
     assert found["title"] in shown.out
     assert found["sentences"] or found["reason"]
+
+
+def test_a_device_s_ceilings_are_one_screen_or_all_of_it_or_a_document(
+    wattstep: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str | None, float, bool]] = []
+
+    def measure(which: str | None, seconds: float, *, retune: bool, **rest: object) -> object:
+        asked.append((which, seconds, retune))
+        return device_ceilings()
+
+    monkeypatch.setattr("wattstep.opencl.ceilings.measure", measure)
+    screen = wattstep("ceilings", "--processor", "opencl:mali")
+    assert (screen.code, screen.err) == (0, "")
+    assert_says(screen.out, "Mali-G76", "3.00 GFLOP/s", "1024", "NumPy 2.4", "not enough memory")
+    assert "2048" not in screen.out
+    file = tmp_path / "file.json"
+    full = wattstep("ceilings", "--processor", "opencl", "--full", "--retune", "--out", str(file))
+    assert_says(full.out, "2048", "2.50 to 3.00", "blocked 8x8")
+    document = json.loads(wattstep("ceilings", "--processor", "opencl", "--json", "-q").out)
+    assert document["tables"] == json.loads(file.read_text())["tables"]
+    assert document["tables"]["products"]["rows"][0]["figures"]["naive"]["value"] == 3e9
+    assert asked == [("mali", 120.0, False), (None, 120.0, True), (None, 120.0, False)]
+
+
+def device_ceilings() -> DeviceCeilings:
+    reached = Figure(value=3e9, unit="FLOP/s", low=2.5e9, high=3e9, n=9, status=Status.MEASURED)
+    rows = [
+        CeilingRow(label="1024", figures={"naive": reached, "NumPy": reached}),
+        CeilingRow(
+            label="2048", figures={"NumPy": reached}, detail="tuned: blocked 8x8", brief=False
+        ),
+        CeilingRow(label="4096", figures={"naive": missing("FLOP/s", "not enough memory")}),
+    ]
+    return DeviceCeilings(
+        created="2026-11-26T12:00:00+0000",
+        device={
+            "name": "Mali-G76", "platform": "ARM", "driver": "2.1", "units": 10, "memory": 10**9,
+        },
+        host={"numpy": "2.4", "blas": "openblas 0.3", "threads": 4},
+        tables=[
+            CeilingTable(name="products", title="products", columns=("naive", "NumPy"), rows=rows)
+        ],
+        seconds=1.0,
+    )  # fmt: skip

@@ -23,7 +23,7 @@ from wattstep.schema.run_report import RunReport
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-FUNCTIONS = ["train", "compare", "explain", "export", "sweep", "predict", "plan"]
+FUNCTIONS = ["train", "compare", "explain", "export", "sweep", "predict", "plan", "tune"]
 
 
 def test_the_examples_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +40,8 @@ def test_the_examples_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "tables" / "steps.csv").exists()
     assert names["predicted"].fits()
     assert names["plan"].chosen.configuration.samples_per_update == 16
+    assert names["tuned"].plan == Path("tuned/plan.json")
+    assert names["tuned"].to_dict()["losses_compared"] >= 0
     spans = wattstep.load("runs/mine").tables.table("spans").to_pylist()
     assert [each["name"] for each in spans if each["kind"] == "rest"] == [
         "evaluation",

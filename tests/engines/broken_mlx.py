@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from wattstep.engines.exported.aten import GRAPH
 from wattstep.engines.mlx.engine import MlxEngine
 from wattstep.engines.mlx.export import write as write_right
-from wattstep.engines.mlx.graph import GRAPH
 
 
 class BrokenEngine(MlxEngine):

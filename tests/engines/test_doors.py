@@ -457,7 +457,7 @@ def test_what_a_framework_lacks_is_refused_by_its_name(tmp_path: Path) -> None:
     with refused("missing-framework", "no_such_framework"):
         engine.load()
     for ask in (
-        lambda: engine.bytes_of_tensors(),
+        lambda: engine.bytes_of_tensors(lambda address, size: 0),
         lambda: engine.device_memory("cuda"),
         lambda: engine.ceilings(asked, print),
         lambda: trainer.save(tmp_path / "weights"),

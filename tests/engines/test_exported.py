@@ -88,7 +88,7 @@ def test_a_folder_that_was_cut_changed_or_linked_is_refused(folder: Path, tmp_pa
         with refused("damaged-export", "inputs.npy"):
             ExportedFolder(folder)
     (folder / "inputs.npy").unlink()
-    with refused("damaged-export"):
+    with refused("damaged-export", str(folder / "inputs.npy")):
         ExportedFolder(folder)
     elsewhere = tmp_path / "elsewhere.npy"
     elsewhere.write_bytes(whole)
@@ -118,12 +118,14 @@ def test_facts_that_were_changed_or_contradict_each_other_are_refused(folder: Pa
         {"settings": {**document["settings"], "batch_size": 80_000}},
         {"losses": [], "allowed": []},
         {"allowed": [1e9]},
+        {"inputs": 2 * document["inputs"]},
+        {"strange": 1},
     ):
         (folder / FACTS).write_text(json.dumps({**document, **changed}))
         with refused("damaged-export", FACTS):
             ExportedFolder(folder)
         (folder / FACTS).write_text(json.dumps(signed({**document, **changed})))
-        with refused("damaged-export"):
+        with refused("damaged-export", FACTS):
             ExportedFolder(folder)
 
 
@@ -134,9 +136,10 @@ def test_another_version_and_no_export_are_told_apart(folder: Path, tmp_path: Pa
         ExportedFolder(folder)
     with refused("no-export"):
         ExportedFolder(tmp_path / "nothing")
-    (folder / FACTS).write_text("{")
-    with refused("damaged-export"):
-        ExportedFolder(folder)
+    for garbage in ("", "{", "[1]", "{}"):
+        (folder / FACTS).write_text(garbage)
+        with refused("damaged-export", FACTS):
+            ExportedFolder(folder)
     (folder / FACTS).unlink()
     os.mkfifo(folder / FACTS)
     with refused("no-export"):
@@ -396,6 +399,16 @@ def test_what_more_than_one_loss_trains_is_not_exported() -> None:
     ("name", "call"),
     [
         ("gelu", functional.gelu),
+        (
+            "fixed batch norm by steps",
+            lambda v: functional.batch_norm(
+                v,
+                torch.tensor([0.1, 0.2, 0.3]),
+                torch.tensor([0.5, 1.0, 2.0]),
+                torch.tensor([0.3, 0.6, 0.9]),
+                torch.tensor([1.0, -1.0, 0.5]),
+            ),
+        ),
         ("layer norm", lambda v: functional.layer_norm(v, (7, 9), torch.ones(7, 9) / 2)),
         ("index", lambda v: v[:, 1]),
         ("index", lambda v: v[:, :, 2:5]),

@@ -23,6 +23,8 @@ from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.verdict import judge
+from wattstep.train.memory import FootprintSettings
+from wattstep.train.memory.life import measure
 
 EXPORTED = [name for name in ENGINES.own if find(name).exports]
 
@@ -117,7 +119,7 @@ def test_more_threads_than_an_engine_has_are_refused_before_anything_is_exported
 def test_engines_of_one_thread_say_so_before_they_are_loaded() -> None:
     usual = {name: find(name).usual_threads(8) for name in ENGINES.own}
     assert usual == {
-        "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1,
+        "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1, "opencl": 8,
     }  # fmt: skip
 
 
@@ -137,3 +139,9 @@ def test_a_crash_inside_an_engine_is_no_refusal_and_is_named_with_its_signal() -
     ending = Ending(code=2, error=news["error"], kind=news["kind"], id=news["id"])
     state, reason, _ = judge(ending, Cage(limit=None, folder=None), output="", began_s=0.0)
     assert (state, reason) == ("crashed", str(caught.value))
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_memory_that_cannot_be_followed_is_refused_before_anything_is_exported(name: str) -> None:
+    with refused("memory-not-followed", name, f"wattstep run lenet --engine {name}"):
+        measure(FootprintSettings(workload="lenet", batch_size=2, engine=name), lambda news: None)

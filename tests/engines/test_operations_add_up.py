@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 STEPS = 40
 
 
-@pytest.mark.parametrize("name", ["mnn", "onnxruntime", "executorch"])
+@pytest.mark.parametrize("name", ["mnn", "onnxruntime", "executorch", "opencl"])
 def test_operations_and_named_rests_make_the_step(name: str, tmp_path: Path) -> None:
     engine = engines.find(name)
     try:
@@ -26,7 +26,10 @@ def test_operations_and_named_rests_make_the_step(name: str, tmp_path: Path) -> 
         pytest.skip(str(error))
     exported = export(engine, tmp_path, "lenet", 4)
     trainer = engine.prepare(
-        workloads.find("lenet"), Preparation(batch_size=4, exported=exported), threads=1
+        workloads.find("lenet"),
+        Preparation(batch_size=4, exported=exported),
+        threads=None if name == "opencl" else 1,  # a device has its own
+        processor=engine.processors[0],
     )
     with Recorder(
         tmp_path / "run", trace="every:4", model=trainer.model, engine=trainer.engine

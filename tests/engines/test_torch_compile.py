@@ -7,16 +7,19 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from tests.refusals import refused
-from tests.wording import assert_says
+from tests.wording import assert_says, saying
 
 from wattstep import engines
 from wattstep.engines.exported.conformance import judge
+from wattstep.engines.torch.compiling import GATHERED, Compiling
 from wattstep.engines.torch.export.source import Source
+from wattstep.engines.trained import UNKNOWN
 from wattstep.insight.compare.answer import _earned_back
 from wattstep.insight.compare.metrics import Compared
 from wattstep.run import load
@@ -27,6 +30,7 @@ from wattstep.schema.workload import Preparation
 from wattstep.train.settings import TrainingSettings
 from wattstep.workloads import find
 
+TRAINER = "wattstep.engines.torch.trainer"
 COMPILER = "ignore:`torch.jit:DeprecationWarning"  # what torch's own compiler says of itself
 S, MB = 1_000_000_000, 1_000_000
 # The compiler loaded: 2 s, 100 MB that stay. A graph forward: 5 s, 60 MB of which 20 stay; backward: 3 s.
@@ -128,9 +132,45 @@ def test_the_engine_is_torch_and_checkpoints_nothing() -> None:
         TrainingSettings(workload="lenet", engine="torch-compile", checkpointing=True)
 
 
-def test_a_network_that_is_compiled_wrongly_is_refused() -> None:
-    with refused("wrong-training", "alexnet", "no gradient"):
-        engines.find("torch-compile").prepare(find("alexnet"), Preparation(batch_size=2))
+class Pooled(torch.nn.Module):
+    """A network with max pooling, or without."""
+
+    def __init__(self, *, pools: bool) -> None:
+        super().__init__()
+        self.pool = torch.nn.MaxPool2d(3, 2, 1) if pools else torch.nn.AvgPool2d(2)
+
+
+@pytest.mark.filterwarnings(COMPILER)
+def test_compiled_max_pooling_never_scatters_its_gradient() -> None:
+    """Scattered, it is read before it is there: AlexNet's convolutions got none."""
+    from torch._inductor.decomposition import decompositions
+
+    scatter = torch.ops.aten.max_pool2d_with_indices_backward.default
+    with patch.dict(decompositions), patch("torch.compiler.config.cache_key_tag", ""):
+        assert Compiling(Pooled(pools=False)).remarks == []
+        assert scatter in decompositions
+        assert Compiling(Pooled(pools=True)).remarks == [GATHERED]
+        assert scatter not in decompositions
+
+
+@pytest.mark.filterwarnings(COMPILER)
+@pytest.mark.parametrize(
+    ("tried", "named"),
+    [({"lenet": f"{UNKNOWN}: it took long"}, True), ({}, True), ({"lenet": ""}, False)],
+)
+def test_what_was_not_tried_to_its_end_is_said_and_not_refused(
+    tried: dict[str, str], named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{TRAINER}.read_trained", lambda: {"torch-compile": tried})
+    trainer = engines.find("torch-compile").prepare(find("lenet"), Preparation(batch_size=2))
+    assert bool(saying(trainer.remarks(), "lenet")) is named
+
+
+def test_a_network_that_is_compiled_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"lenet": "5 of 10 parameters get no gradient"}
+    monkeypatch.setattr(f"{TRAINER}.read_trained", lambda: {"torch-compile": wrong})
+    with refused("wrong-training", "lenet", wrong["lenet"]):
+        engines.find("torch-compile").prepare(find("lenet"), Preparation(batch_size=2))
 
 
 def run(folder: Path, *options: str) -> None:

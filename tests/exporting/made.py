@@ -79,11 +79,10 @@ def write_made(
     **more: Any,
 ) -> Path:
     """A closed run: steps of 1 ms with two phases and a layer, one row an operation, samples."""
-    reads = (
-        PlannedRead(
-            number=0, sensor="made", path="-", parser="-", every=1, channels=tuple(samples)
-        ),
+    read = PlannedRead(
+        number=0, sensor="made", path="-", parser="-", every=1, channels=tuple(samples)
     )
+    reads = (read,) if samples else ()
     info = RunInfo(
         **{
             "state": "closed", "created": "2026-11-20T12:00:00+0000", "workload": HTML,

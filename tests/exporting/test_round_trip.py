@@ -202,6 +202,9 @@ COMES_BACK = frozenset(
         "trace_inflation",
         "correction_residual",
         "operations_share",
+        "compute_share",
+        "data_movement_share",
+        "launch_share",
     }
 )
 STAYS = frozenset(

@@ -29,6 +29,20 @@ def test_rounds_are_interleaved_and_batch_sizes_ascend() -> None:
     ]  # fmt: skip
 
 
+def test_engines_are_an_axis_and_one_alone_names_no_run(tmp_path: Path) -> None:
+    several = plan(batches=(4,), engines=("mnn", "torch"))
+    assert [one.name for one in several.configurations()] == [
+        "lenet-b4-t1-fp32-mnn-r1", "lenet-b4-t1-fp32-torch-r1",
+    ]  # fmt: skip
+    assert [several.settings_of(one, "").engine for one in several.configurations()] == [
+        "mnn", "torch",
+    ]  # fmt: skip
+    (alone,) = plan(batches=(4,), more={"engine": "mnn"}).configurations()
+    assert alone.name == "lenet-b4-t1-fp32-r1"
+    with refused("unknown-engine", "foo"):
+        plan(engines=("torch", "foo"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "id", "named"),
     [

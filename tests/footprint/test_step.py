@@ -146,6 +146,15 @@ def test_objects_of_the_interpreter_stay_unexplained(resident: ResidentMemory) -
     assert step.demand - explained(step) == pytest.approx(50 * MB, abs=SLACK)
 
 
+def test_a_tensor_of_before_that_nobody_wrote_to_is_no_memory_of_the_process(
+    resident: ResidentMemory,
+) -> None:
+    untouched = torch.empty(4 * MB)
+    step = followed(lambda batch: torch.ones(10 * MB), resident)
+    assert step.demand - explained(step) == pytest.approx(0, abs=SLACK)
+    del untouched
+
+
 @pytest.mark.parametrize(
     ("name", "precision", "accumulate"),
     [("lenet", "fp32", 1), ("lenet", "amp", 2), ("lenet", "bf16", 1), ("squeezenet", "fp32", 1)],

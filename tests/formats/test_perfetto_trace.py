@@ -294,6 +294,51 @@ def test_switches_of_threads_are_the_busy_time_of_each_core() -> None:
     assert any("lost events 1 times" in note for note in trace.notes)
 
 
+def test_the_clock_of_a_gpu_is_told_at_its_changes() -> None:
+    trace = made(
+        """
+        packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
+          event { timestamp: 1000 gpu_frequency { gpu_id: 0 state: 585000 } }
+          event { timestamp: 3000 gpu_frequency { gpu_id: 0 state: 250000 } }
+        } }
+        """
+    )
+    assert series(trace) == {"gpu0.frequency": [(1000, 585e6), (3000, 250e6)]}
+    assert channel(trace, "gpu0.frequency").unit == "Hz"
+
+
+@pytest.mark.parametrize("interned", [True, False])
+def test_stages_of_a_gpu_are_work_on_its_queues(interned: bool) -> None:
+    names = (
+        """interned_data {
+             gpu_specifications { iid: 7 name: "conv" } gpu_specifications { iid: 8 name: "gemm" } }"""
+        if interned
+        else ""
+    )
+    described = """gpu_render_stage_event { specifications {
+             stage { name: "conv" } stage { name: "gemm" } } }"""
+    first, second = ("stage_iid: 7", "stage_iid: 8") if interned else ("stage_id: 0", "stage_id: 1")
+    trace = made(
+        f"""
+        packet {{ trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1 {names or described} }}
+        packet {{ trusted_packet_sequence_id: 1 sequence_flags: 2 timestamp: 1000
+          gpu_render_stage_event {{ event_id: 1 duration: 500 {first} hw_queue_id: 3 }} }}
+        packet {{ trusted_packet_sequence_id: 1 sequence_flags: 2 timestamp: 2000
+          gpu_render_stage_event {{ event_id: 2 duration: 250 {second} hw_queue_id: 3 gpu_id: 1 }} }}
+        """
+    )
+    events = trace.events
+    assert events is not None
+    told = [
+        (trace.names[name], trace.names[category], trace.names[processor], int(thread), int(end - start))
+        for name, category, processor, thread, start, end in zip(
+            events.name, events.category, events.processor, events.thread, events.start_ns,
+            events.end_ns, strict=True,
+        )
+    ]  # fmt: skip
+    assert told == [("conv", "kernel", "gpu0", 3, 500), ("gemm", "kernel", "gpu1", 3, 250)]
+
+
 def test_slices_that_programs_print_are_paired_by_thread() -> None:
     prints = (
         (10, 6, "B|5|draw"),

@@ -60,6 +60,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "channels last": {"options": {"channels_last": True}},
     "compiled": {"options": {"compiled": True}},
     "policy": {"options": {"policy": "default"}},
+    "values on OpenCL": {"options": {"opencl_mode": "copying"}},
     "checkpointing": {"options": {"checkpointing": True}},
     "layers that train": {"options": {"train_last": 2}},
     "lora": {"options": {"lora": 4}},

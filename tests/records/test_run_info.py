@@ -48,7 +48,7 @@ READS = st.builds(
     path=TEXTS,
     parser=TEXTS,
     every=st.integers(1, 10**6),
-    channels=st.lists(CHANNELS, max_size=3).map(tuple),
+    channels=st.lists(CHANNELS, min_size=1, max_size=3).map(tuple),
 )
 DATA = st.builds(
     DataFacts,
@@ -87,7 +87,7 @@ INFOS = st.builds(
     model=FACTS,
     power_model=st.none() | POWER_MODELS,
     scheduling=TEXTS,
-    reads=st.lists(READS, max_size=3).map(tuple),
+    reads=st.lists(READS, max_size=3, unique_by=lambda read: read.number).map(tuple),
     absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
     notes=st.lists(TEXTS, max_size=3).map(tuple),
     lost=st.dictionaries(TEXTS, WHOLE, max_size=3),

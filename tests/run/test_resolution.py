@@ -223,7 +223,7 @@ OWN_CPU = Channel(
 OWN = (
     "step_time", "throughput", "recording_overhead", "trace_inflation", "correction_residual",
     "process_cpu_cores",
-    "cpu_time_per_step", "operations_share",
+    "cpu_time_per_step", "operations_share", "compute_share", "data_movement_share", "launch_share",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 from tests.wording import saying
 
 from wattstep.train.loop import FEWEST_STEPS, MOST_TIMES, _Loop
@@ -24,6 +26,7 @@ class Slow:
 
     def __init__(self, path: Path, step_s: float) -> None:
         self.path, self._step_s = path, step_s
+        self.lost: range | tuple[int, ...] = ()  # steps without a finite loss
         self.info = SimpleNamespace(
             reads=(), power_model=None, calibration=None, warmup=0, asked={}, options={}
         )
@@ -52,7 +55,7 @@ class Slow:
 
     def step(self, phase: Any) -> float:
         self.now_ns += round(self._step_s * 1e9)
-        return 1.0
+        return (math.nan, 2e30)[self.index % 2] if self.index in self.lost else 1.0
 
     def end(self, begun_ns: int, loss: float) -> None:
         self.index += 1
@@ -76,9 +79,11 @@ class Slow:
 
 
 def run(
-    path: Path, step_s: float, monkeypatch: pytest.MonkeyPatch, warmup: int = 0, **asked: Any
-) -> Slow:
+    path: Path, step_s: float, monkeypatch: pytest.MonkeyPatch, warmup: int = 0,
+    lost: range | tuple[int, ...] = (), **asked: Any,
+) -> Slow:  # fmt: skip
     slow: Any = Slow(path, step_s)
+    slow.lost = lost
     monkeypatch.setattr(f"{LOOP}.track_step", lambda engine, device: {})
     settings = TrainingSettings(workload="lenet", warmup=warmup, **asked)
     _Loop(settings, slow, slow, lambda progress: None, None, clock=slow.clock).run()
@@ -136,3 +141,36 @@ def test_steps_that_were_asked_for_by_number_are_all_done(
     slow = run(tmp_path, 3.0, monkeypatch, steps=30)
     assert slow.index >= 30
     assert slow.now_ns * 1e-9 <= 2 * 30 * 3
+
+
+@pytest.mark.parametrize("first", [1, 9])
+def test_a_training_that_diverges_in_its_first_ten_steps_is_refused(
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with refused("diverging-training", "lenet", f"step {first + 1}", "lr="):
+        run(tmp_path, 0.01, monkeypatch, seconds=4.0, lost=range(first, 10**6))
+
+
+def test_a_training_that_diverges_at_once_is_a_result_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = run(tmp_path, 0.01, monkeypatch, seconds=4.0, lost=range(1, 10**6), keeps_diverging=True)
+    assert slow.index == 3
+    assert saying(slow.notes, "step 1", "diverged")
+
+
+def test_a_training_that_diverges_later_ends_there_and_is_traced_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = run(tmp_path, 0.01, monkeypatch, seconds=4.0, lost=range(50, 10**6))
+    assert (slow.index, slow.traced_steps) == (52, 0)  # the second loss of the kind tells it
+    assert saying(slow.notes, "step 50", "diverged")
+
+
+def test_a_loss_that_is_not_finite_once_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of scaled gradients that overflow: the step is skipped."""
+    slow = run(tmp_path, 0.01, monkeypatch, seconds=4.0, lost=(3, 60, 90))
+    assert slow.notes == []
+    assert slow.index > 400

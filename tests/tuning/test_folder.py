@@ -10,7 +10,8 @@ from tests.tuning.made import MadeBench
 from tests.wording import assert_says
 
 from wattstep.tune.folder import TURNS, KeptBench, TuneFolder
-from wattstep.tune.search import Ask, Search, Turn
+from wattstep.tune.search import Search
+from wattstep.tune.turns import Ask, Turn
 
 VALUES = {"channels_last": (True,), "allocator": ("keep",)}
 FACTORS = {("channels_last", True): 0.9, ("allocator", "keep"): 0.8}

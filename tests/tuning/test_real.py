@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import pytest
 from tests.refusals import id_in
 from tests.wording import assert_says
 
+from wattstep import engines
 from wattstep.run import load
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
+from wattstep.tune.losses import LossCheck
 from wattstep.tune.processes import ScriptBench, WorkloadBench
 from wattstep.tune.script_turn import NO_TRAINING
-from wattstep.tune.search import Ask, Turn
-from wattstep.tune.space import DEFAULT, Candidate
+from wattstep.tune.space import DEFAULT, KNOBS, Candidate, Place, searched
+from wattstep.tune.turns import CURVE_STEPS, Ask, Turn
 
 SCRIPT = """
 import sys, torch
@@ -98,6 +101,58 @@ def test_what_changes_no_arithmetic_learns_the_same_and_what_cannot_be_is_refuse
         assert_says(turn.refused, "--optimizer-kernel fused", "RMSprop")
 
 
+@pytest.fixture(scope="module")
+def lenet() -> Iterator[tuple[WorkloadBench, LossCheck]]:
+    """A bench of LeNet, and what its first 20 losses are held against."""
+    settings = TrainingSettings(workload="lenet", trace="none")
+    with WorkloadBench(settings) as bench:
+        plain = bench.measure(ask(DEFAULT, CURVE_STEPS, begin=True))
+        nudged = bench.measure(ask(DEFAULT, CURVE_STEPS, begin=True, nudged=True))
+        assert plain.losses != nudged.losses
+        yield bench, LossCheck(plain.losses, nudged.losses)
+
+
+OF_SCRIPTS = {"loader_workers"}  # below
+
+
+@pytest.mark.parametrize("knob", [each.name for each in KNOBS if each.name not in OF_SCRIPTS])
+def test_every_value_of_a_knob_learns_what_the_default_does_within_rounding(
+    knob: str, lenet: tuple[WorkloadBench, LossCheck]
+) -> None:
+    bench, check = lenet
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    place = Place(
+        cores=cores, threads=len(cores), options=engines.find("torch").options, precisions=("bf16",),
+        allow=frozenset({"precision"}), given={"cores": (str(cores[0]),)},
+    )  # fmt: skip
+    values, left_out = searched(place)
+    if knob not in values:
+        pytest.skip(left_out[knob])
+    for value in values[knob]:
+        candidate = DEFAULT.with_value(knob, value)
+        turn = bench.measure(ask(candidate, CURVE_STEPS, begin=True))
+        assert not turn.refused, candidate.text
+        assert check.compared(turn.losses) == CURVE_STEPS
+        difference = check.difference(turn.losses)
+        # What rounds to 8 bits is another training, and is seen to be one.
+        assert bool(difference) is (knob == "precision"), (candidate.text, difference)
+        assert turn.begin_s is not None
+        assert turn.begin_s > sum(turn.seconds)
+
+
+def test_plans_that_share_out_threads_are_made_for_their_number(
+    lenet: tuple[WorkloadBench, LossCheck],
+) -> None:
+    bench, check = lenet
+    for threads in (1, 2):
+        if threads > len(os.sched_getaffinity(0)):
+            continue
+        candidate = with_values(threads=threads, policy="per-kind", channels_last=True)
+        turn = bench.measure(ask(candidate, CURVE_STEPS, begin=True))
+        assert not turn.refused
+        assert not check.difference(turn.losses)
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "train.py"
@@ -122,6 +177,23 @@ def test_a_script_takes_turns_with_settings_put_into_it(
     nudged = bench.measure(ask(DEFAULT, begin=True, nudged=True))
     assert close(nudged, plain)
     assert nudged.losses != plain.losses
+
+
+def test_the_energy_of_a_scripts_steps_is_told_by_a_model_and_by_nothing_where_there_is_none(
+    script: Path,
+) -> None:
+    settings = ProfileSettings(script=str(script), arguments=("100",), power_model="vcpu")
+    with ScriptBench(settings, power=True) as bench:
+        turn = bench.measure(ask(with_values(threads=1), 20))
+    assert turn.energy == "modelled"
+    assert turn.joules is not None
+    # 3.5 W while a core is busy, 0.74 W else (the model's own figures), of one core or all of them.
+    step_s = turn.step_s
+    assert 0.5 * step_s < turn.joules < 3.5 * len(os.sched_getaffinity(0)) * step_s * 1.5
+    with ScriptBench(ProfileSettings(script=str(script), arguments=("100",)), power=True) as bench:
+        turn = bench.measure(ask(with_values(threads=1), 3))
+    assert turn.refused == ""
+    assert (turn.joules is None) is (turn.energy == "missing")
 
 
 def test_a_script_without_training_is_refused_in_one_line(script: Path) -> None:
@@ -157,7 +229,9 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     assert {"the default"} <= {each["text"] for each in report["measured"]}
     plan = json.loads((tmp_path / "t/plan.json").read_text())
     assert plan["settings"].items() >= report["settings"].items()
-    plan["settings"] |= {"threads": 1, "allocator": "keep", "optimizer_kernel": "fused"}
+    plan["settings"] |= {
+        "threads": 1, "allocator": "keep", "optimizer_kernel": "fused", "policy": "default", "seed": 3,
+    }  # fmt: skip
     (tmp_path / "t/plan.json").write_text(json.dumps(plan))
     done = wattstep(
         "run", "--plan", "t/plan.json", "--steps", "3", "--name", "followed", "-q", at=tmp_path
@@ -167,12 +241,19 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     assert info.threads == 1
     assert info.options["allocator"] == "keep"
     assert info.options["optimizer_kernel"] == "fused"
+    assert info.options["policy"] == "default"
+    assert info.seed == 3
     del plan["workload"]
     plan |= {"script": "train.py", "settings": {"threads": 1, "optimizer_kernel": "fused"}}
     (tmp_path / "s.json").write_text(json.dumps(plan))
     done = wattstep("profile", "--plan", "s.json", "-q", str(script), "2", at=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads 1 fused True" in done.stdout
+    plan["settings"] = {"policy": "default"}
+    (tmp_path / "p.json").write_text(json.dumps(plan))
+    done = wattstep("profile", "--plan", "p.json", "-q", str(script), "2", at=tmp_path)
+    assert done.returncode == 2
+    assert_says(done.stderr, "--plan", "policy", "script")
     done = wattstep("run", "--plan", "s.json", "--json", at=tmp_path)
     assert done.returncode == 2
     assert id_in(done.stdout) == "plan-of-a-script"

@@ -9,8 +9,9 @@ from tests.refusals import refused
 from tests.tuning.made import MadeBench
 from tests.wording import assert_says
 
-from wattstep.tune.search import BEGIN_STEPS, CURVE_STEPS, Ask, Search, Turn
+from wattstep.tune.search import Search
 from wattstep.tune.space import DEFAULT, Candidate, Value
+from wattstep.tune.turns import BEGIN_STEPS, CURVE_STEPS, Ask, Turn
 
 VALUES: dict[str, tuple[Value, ...]] = {
     "threads": (1,),
@@ -171,12 +172,126 @@ def test_every_candidate_begins_anew_and_finalists_are_compared_for_longer() -> 
     assert len(set(keys)) == len(keys)  # by which a killed tune goes on
 
 
+class Clock:
+    """Seconds that pass with each look, and so with each ask."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        return self.now
+
+
 def test_shares_grow_and_the_same_turns_lead_to_the_same_answer() -> None:
     shares: list[float] = []
     first = Search(
-        VALUES, MadeBench(FACTORS, noise=0.1, seed=3), tell=lambda _, share: shares.append(share)
-    ).run()
+        VALUES, MadeBench(FACTORS, noise=0.1, seed=3), tell=lambda _, share: shares.append(share), clock=Clock(),
+    ).run()  # fmt: skip
     again = Search(VALUES, MadeBench(FACTORS, noise=0.1, seed=3)).run()
     assert first == again
     assert 0 < shares[0] < 0.1
     assert shares[-1] == 0.99
+
+
+def test_what_was_measured_before_is_no_share_of_what_is_left() -> None:
+    shares: list[float] = []
+    still = 5.0  # as fast as what is read from a file
+    Search(
+        VALUES, MadeBench(FACTORS), tell=lambda _, share: shares.append(share), clock=lambda: still
+    ).run()
+    assert set(shares[:-1]) == {0.0}
+
+
+def test_threads_that_everybody_had_by_then_and_that_crash_are_left() -> None:
+    factors = {**FACTORS, ("threads", 1): 0.01}
+    # It begins, takes three turns alone, and crashes in a turn beside others.
+    bench = MadeBench(factors, noise=0.02, step_s=0.5, crashing={"threads": 12})
+    tuned = Search(VALUES, bench).run()
+    assert any("signal 11" in why for why in tuned.refused.values())
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == BEST
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 12, 30, 50])
+def test_a_knob_that_crashes_at_any_time_is_refused_and_the_rest_is_found(turns: int) -> None:
+    bench = MadeBench(FACTORS, noise=0.02, crashing={"allocator": turns})
+    tuned = Search(VALUES, bench).run()
+    assert any("signal 11" in why for why in tuned.refused.values())
+    assert tuned.chosen is not None
+    # What does nothing may be beside them.
+    assert bench.cost(tuned.chosen.candidate) == pytest.approx(0.9 * 0.95)
+
+
+def test_a_default_that_crashes_ends_the_search_at_any_time() -> None:
+    class Dying:
+        def __init__(self, turns: int) -> None:
+            self._bench, self._turns = MadeBench(FACTORS), turns
+
+        def measure(self, ask: Ask) -> Turn:
+            self._turns -= ask.candidate == DEFAULT
+            return Turn(refused="killed") if self._turns < 0 else self._bench.measure(ask)
+
+    for turns in (0, 1, 2, 3, 5, 8, 10):
+        with refused("not-trainable", "killed"):
+            Search(VALUES, Dying(turns)).run()
+
+
+def test_noise_as_large_as_any_gain_makes_no_claim_that_is_none() -> None:
+    worse = dict.fromkeys(FACTORS, 1.05)
+    claims = [
+        Search(VALUES, MadeBench(worse, noise=0.1, bursts=0.5, of_process=0.1, seed=seed)).run().chosen
+        for seed in range(40)
+    ]  # fmt: skip
+    # Of 40 at 2.5 % at most, 5 or more have a chance of 0.3 %.
+    assert sum(chosen is not None for chosen in claims) < 5
+
+
+def test_a_machine_that_grows_slower_or_jumps_makes_nothing_better() -> None:
+    null = dict.fromkeys(FACTORS, 1.0)
+    claims = [
+        Search(VALUES, MadeBench(null, noise=0.05, drift=0.01, walk=0.05, seed=seed)).run().chosen
+        for seed in range(40)
+    ]
+    assert sum(chosen is not None for chosen in claims) < 5
+
+
+def test_what_a_begin_takes_longer_is_stated_with_the_step_from_which_on_it_has_paid() -> None:
+    bench = MadeBench({("compiled", True): 0.5}, noise=0.01, begin_s={"compiled": 12.0})
+    tuned = Search({"compiled": (True,)}, bench).run()
+    assert tuned.chosen is not None
+    begin, earned = tuned.chosen.begin, tuned.chosen.earned
+    assert begin.low is not None
+    assert begin.high is not None
+    assert begin.low <= 12.0 <= begin.high
+    # 12 s over the half of 20 ms.
+    assert float(earned) == pytest.approx(1200, rel=0.02)
+    assert earned.low is not None
+    assert earned.high is not None
+    assert earned.low < 1200 < earned.high
+    assert tuned.measured[0].begin.missing
+    plain = Search({"compiled": (True,)}, MadeBench({("compiled", True): 0.5}, noise=0.01)).run()
+    assert plain.chosen is not None
+    assert_says(plain.chosen.earned.reason or "", "no longer")
+    slower = MadeBench({("compiled", True): 1.005}, noise=0.001, begin_s={"compiled": 12.0})
+    compiled = Search({"compiled": (True,)}, slower).run().measured[1]
+    assert_says(compiled.earned.reason or "", "not shorter")
+
+
+def test_energy_is_of_the_status_of_its_power_and_a_turn_without_samples_is_none() -> None:
+    bench = MadeBench(FACTORS, noise=0.01, unpowered=7)
+    tuned = Search(VALUES, bench, goal="energy").run()
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == BEST
+    assert tuned.chosen.ratio.status.value == "modelled"  # as the bench's joules are
+    assert tuned.chosen.energy.status.value == "modelled"
+    assert tuned.chosen.step_time.status.value == "measured"
+    assert tuned.chosen.ratio.n < 6
+
+
+def test_a_plan_begins_with_the_steps_that_it_takes_before_it_holds() -> None:
+    bench = MadeBench({("policy", "default"): 0.8})
+    tuned = Search({"policy": ("default",)}, bench).run()
+    assert tuned.chosen is not None
+    begins = {ask.steps for ask in bench.asks if ask.begin and ask.candidate != DEFAULT}
+    assert begins == {BEGIN_STEPS + 2}

@@ -9,15 +9,18 @@ import pytest
 from tests.refusals import refused
 from tests.wording import assert_says
 
+from wattstep.errors import InvalidValueError
 from wattstep.plan.file import TUNED
 from wattstep.schema.engine import ScriptTuning
-from wattstep.train.allocators import find_allocator
+from wattstep.train.allocators import ALLOCATORS, find_allocator
+from wattstep.train.governor.governor import NOT_THE_CLOCK
+from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 from wattstep.tune.snippet import snippet_of
 from wattstep.tune.space import DEFAULT, KNOBS, Place, parse_allowed, parse_turned, searched
-from wattstep.tune.tuning import check_given
+from wattstep.tune.tuning import Question, check_given, clocks_of, goal_of, settings_of
 
-OPTIONS = ("channels_last", "compiled", "optimizer_kernel", "interop_threads")
+OPTIONS = ("channels_last", "compiled", "optimizer_kernel", "policy", "interop_threads")
 
 
 def place(**more: object) -> Place:
@@ -133,3 +136,62 @@ def test_allocators_are_found_where_the_loader_would_and_refused_by_name(tmp_pat
         find_allocator("keep-huge", tmp_path, {})  # whose kernel says nothing of them
     with refused("unknown-allocator", "hoard", "tcmalloc"):
         find_allocator("hoard")
+
+
+def test_plans_that_share_out_threads_are_tried_where_there_are_several() -> None:
+    values, _ = searched(place())
+    assert values["policy"] == ("default", "per-kind", "co-run", "fill", "critical-path")
+    assert "joules" in searched(place(energy=True))[0]["policy"]
+    assert searched(place(cores=(0,), threads=1))[0]["policy"] == ("default",)
+    for lacking in ({"options": ()}, {"processor": "cuda"}):
+        assert_says(searched(place(**lacking))[1]["policy"], "CPU")
+    assert_says(searched(place(script=True))[1]["policy"], "script")
+    one = DEFAULT.with_value("threads", 1)
+    assert one.with_value("policy", "default").makes_sense
+    assert not one.with_value("policy", "fill").makes_sense
+    plan = DEFAULT.with_value("policy", "fill")
+    assert plan.makes_sense
+    assert not plan.with_value("compiled", True).makes_sense
+
+
+def test_an_allocator_that_is_not_here_is_named_once() -> None:
+    values, left_out = searched(place())
+    for name in ALLOCATORS:
+        assert (name in values["allocator"]) is (f"allocator {name}" not in left_out)
+    assert "allocator tcmalloc" not in searched(place(turned=parse_turned("threads")))[1]
+
+
+def test_settings_that_are_none_or_a_scripts_own_are_refused(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    with refused("unknown-setting", "batchsize"):
+        settings_of("lenet", batchsize=4)
+    with refused("not-of-a-script", "--batch", "--seed"):
+        settings_of(str(script), batch_size=4, seed=3)
+    with refused("unknown-goal", "heat"):
+        goal_of("heat")
+    assert settings_of("lenet", seed=3).seed == 3  # type: ignore[union-attr]
+    made = settings_of(str(script), ("--epochs", "3"), power_model="vcpu")
+    assert isinstance(made, ProfileSettings)
+    assert (made.arguments, made.power_model) == (("--epochs", "3"), "vcpu")
+
+
+def test_a_knob_turned_back_is_as_it_was() -> None:
+    candidate = DEFAULT.with_value("allocator", "keep").with_value("threads", 1)
+    assert candidate.with_value("threads", None) == DEFAULT.with_value("allocator", "keep")
+    assert DEFAULT.with_value("threads", None) == DEFAULT
+
+
+def test_clocks_are_left_to_the_governor_of_a_run_where_somebody_may_set_them() -> None:
+    def none(processor: str, target: str | None) -> None:
+        raise InvalidValueError("--governor: no clocks here")
+
+    def all_of_them(processor: str, target: str | None) -> None:
+        """Refuses nothing."""
+
+    sensed, modelled = settings_of("lenet"), settings_of("lenet", power_model="vcpu")
+    energy = Question(settings=sensed, goal="energy")
+    assert clocks_of(energy, all_of_them) is None
+    assert_says(clocks_of(energy, none), "no clocks here")
+    assert_says(clocks_of(Question(settings=sensed), all_of_them), "--for energy")
+    assert clocks_of(Question(settings=modelled, goal="energy"), all_of_them) == NOT_THE_CLOCK

@@ -67,7 +67,8 @@ def test_the_suite_holds_what_the_papers_and_the_benchmarks_train():
         "mobilenetv3-small", "vit-tiny", "gpt", "lora", "mobilenetv2-last-layer",
         "mobilenetv2-bias-only", "ssdlite", "whisper-tiny",
     }  # fmt: skip
-    assert set(names()) == liu | cai | tiny | today
+    das = {"mlp", "mlp-16", "mlp-16-deep", "mlp-256"}
+    assert set(names()) == liu | cai | tiny | today | das
 
 
 def test_an_unknown_name_is_answered_with_the_closest_and_all_known():

@@ -40,6 +40,10 @@ PUBLISHED = [
     ("lenet", 10, None, 61_706, "LeCun et al. 1998, with full connections in C3"),
     # GPT-2 small has 124,439,808; of 12 layers, rank 8 · (768 + 2304) each.
     ("lora", None, None, 124_439_808 + 12 * 8 * 3_072, "Radford et al. 2019 and Hu et al. 2021"),
+    ("mlp", 16, None, 784 * 256 + 256 * 128 + 128 * 16 + 400, "Das et al., arXiv 2202.10100"),
+    ("mlp-16", 16, None, 16 * 16 + 16, "Das et al., arXiv 2202.10100"),
+    ("mlp-16-deep", 16, None, 3 * (16 * 16 + 16), "Das et al., arXiv 2202.10100"),
+    ("mlp-256", 256, None, 256 * 256 + 256, "Das et al., arXiv 2202.10100"),
     ("mobilenetv1-vww", 2, 96, 221_794 - 2 * 2_736, TINY + "221,794"),
     ("mobilenetv2", 1000, 224, 3_504_872, TORCHVISION + "MobileNet_V2_Weights"),
     ("mobilenetv2-bias-only", 1000, 224, 3_504_872, TORCHVISION + "MobileNet_V2_Weights"),

@@ -6,6 +6,11 @@ the cost of an event lies outside of it, in the time of whatever encloses it. Th
 for each phase from traced and neighbouring clean steps, taken off the enclosing operation, and
 what then remains of difference to the clean step is stated before phases are scaled to match.
 
+Other tracers (calls of Python around each operation, profiles that write down shapes) stamp the end after
+some of their own work. Cost for which the gaps between operations that enclose nothing have no room lies
+within these, and is taken off them, of each the same: no more than the shortest of them last, for these are
+nearly nothing else. What is slow for another reason is so in proportion.
+
 Work on a GPU is stamped by the GPU, and its duration is not scaled; its share of wall time is, as that
 of all rows, for together they make the step. So only events on the host count as cost here. What
 tracing costs the GPU itself, and the host where phases of a GPU do not show it, is fitted and measured
@@ -33,6 +38,7 @@ Labels = NDArray[np.object_]
 Numbers = NDArray[np.integer[Any]]
 SAFE_GAP_NS = 1_000
 TESTED = 4  # windows, from which on a fit is tested on those that it was not made on
+SHORTEST = 0.05  # of operations are taken to be nothing but the cost of tracing, at most
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)  # how much less surely a median tells the middle
 
 
@@ -131,6 +137,10 @@ class Correction:
             operation holds fewer events for than its share, another loses.
         unattributed_error_s: How far the rest of each phase may be off for that, a window, in s: no
             further than there are gaps in traced steps. None: not known.
+        within: Share of the cost that lies within operations that enclose nothing, for each phase;
+            None: none does.
+        added_up: What rows and rests of phases with operations come to once the cost is off, before they
+            are scaled, over the clean steps beside them, median; NaN: not known.
     """
 
     cost_s: FloatArray
@@ -139,6 +149,22 @@ class Correction:
     windows: int
     error_s: FloatArray
     unattributed_error_s: FloatArray | None = None
+    within: FloatArray | None = None
+    added_up: float = math.nan
+
+    def events(self, rows: TracedRows, phase: Numbers) -> FloatArray:
+        """Of how many events each row holds the cost, shape (n,): of those inside it, or a part of its own.
+
+        Args:
+            rows: The traced rows.
+            phase: Position of the phase of each.
+        """
+        top = rows.parent < 0
+        events = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(np.float64)
+        if self.within is not None and self.within.any():
+            alone = np.flatnonzero(top & rows.on_host & (events == 0))
+            events[alone] = self.within[phase[alone]]
+        return events
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -203,11 +229,10 @@ def compensate(
         durations = traced.durations_s
         correction = fit_correction(durations, cells.sums(_weights(rows.on_host)), clean_beside)
         top = rows.parent < 0
-        children = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(float)
         if event_s is not None:
             correction = replace(correction, cost_s=np.full(phases, event_s))
         elif windows < TESTED:
-            most = _most_cost(busy, children)
+            most = _most_cost(busy, correction.events(rows, phase))
             correction = replace(correction, cost_s=np.minimum(correction.cost_s, most))
         # Seconds since 1970, as imported traces count, would have no digits left for a nanosecond.
         begin = int(rows.start_ns.min()) if len(rows.start_ns) else 0
@@ -215,14 +240,25 @@ def compensate(
         shared, _ = share_ranked(ranked, curve_of_clock(begin, end))
         del ranked
         own = np.maximum(busy, 1e-12)
-        busy -= correction.cost_s[phase] * children
-        np.maximum(busy, 0.0, out=busy)
-        time = busy * np.clip(shared / own, 0.0, 1.0)
         tops = cells.sums((top & rows.on_host).astype(float))
         gaps = np.maximum(durations - cells.sums(shared), 0.0)
-        unattributed = np.maximum(gaps - correction.cost_s * tops, 0.0)
-        off = np.minimum(correction.error_s * tops.mean(axis=0), gaps.mean(axis=0))
-        correction = replace(correction, unattributed_error_s=off)
+        tells = event_s is None and windows >= TESTED
+        shortest = _shortest(busy, phase, correction.events(rows, phase) == 0, phases)
+        within = _within(correction, tops, gaps, shortest) if tells else np.zeros(phases)
+        correction = replace(correction, within=within)
+        busy -= correction.cost_s[phase] * correction.events(rows, phase)
+        np.maximum(busy, 0.0, out=busy)
+        time = busy * np.clip(shared / own, 0.0, 1.0)
+        outside = (1 - within) * tops
+        unattributed = np.maximum(gaps - correction.cost_s * outside, 0.0)
+        off = np.minimum(correction.error_s * outside.mean(axis=0), gaps.mean(axis=0))
+        those = tops.any(axis=0)
+        came = (cells.sums(time) + unattributed)[:, those].sum(axis=1)
+        beside = clean_beside[:, those].sum(axis=1)
+        added_up = (
+            float(np.median(came[beside > 0] / beside[beside > 0])) if beside.any() else math.nan
+        )
+        correction = replace(correction, unattributed_error_s=off, added_up=added_up)
     wanted = clean_share * clean_step_s
     sums = (cells.sums(time) + unattributed).mean(axis=0)
     if clean_beside is None:
@@ -367,6 +403,32 @@ def fit_correction(
         windows=windows,
         error_s=np.array([_of_median(x[y]) for x, y in zip(per_event.T, there.T, strict=True)]),
     )
+
+
+def _shortest(busy: FloatArray, phase: Numbers, chosen: BoolArray, phases: int) -> FloatArray:
+    """What nearly all of the chosen rows of each phase last at least, in s, shape (phases,)."""
+    lasting = [busy[chosen & (phase == each)] for each in range(phases)]
+    return np.array([float(np.quantile(x, SHORTEST)) if len(x) else 0.0 for x in lasting])
+
+
+def _within(
+    correction: Correction, tops: FloatArray, gaps: FloatArray, shortest: FloatArray
+) -> FloatArray:
+    """Share of an event's cost that lies within operations, shape (phases,): what gaps have no room for.
+
+    Args:
+        correction: With the cost.
+        tops: Operations that nothing encloses, shape (windows, phases).
+        gaps: Time in s that none of them covers, likewise.
+        shortest: What the shortest operations last in s, shape (phases,).
+    """
+    share = np.zeros(len(correction.cost_s))
+    for phase, cost in enumerate(correction.cost_s):
+        there = tops[:, phase] > 0  # it may be a phase of some steps only
+        if cost > 0 and there.any():
+            room = float(np.median(gaps[there, phase] / tops[there, phase]))
+            share[phase] = min(max(1 - room / cost, 0.0), shortest[phase] / cost)
+    return share
 
 
 def _of_median(values: FloatArray) -> float:

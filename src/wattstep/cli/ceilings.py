@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from wattstep.cli.options import Json, Quiet
+from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RecordingError
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ALL_COUNTS = 4  # cores up to which every number of threads is measured
 OTHER_CORES = 0.1  # taken by other processes: more is told
 PRECISIONS = ("fp32", "bf16")
+OPENCL = "opencl"
+SECONDS = 12.0
+OPENCL_SECONDS = 120.0  # most of it for the search for kernels, which is remembered
 
 
 def ceilings(
@@ -55,16 +58,99 @@ def ceilings(
         ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="How long measuring may take, roughly.", metavar="S")
-    ] = 12.0,
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            help="How long measuring, or OpenCL's search for kernels, may take, roughly. [default: 12; "
+            "OpenCL: 120]",
+            metavar="S",
+        ),
+    ] = None,
+    processor: Annotated[
+        str,
+        typer.Option(
+            help="cpu; or opencl, opencl:NUMBER or opencl:NAME for an OpenCL device with the CPU beside it.",
+            metavar="NAME",
+        ),
+    ] = "cpu",
+    retune: Annotated[
+        bool,
+        typer.Option(
+            "--retune", help="OpenCL: search for kernels again, as if none were remembered."
+        ),
+    ] = False,
+    full: Full = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure what this machine can do at most; `explain` sets operations against it."""
+    if processor != "cpu":
+        _refuse_beside(processor, threads=threads, of_run=of_run, engine=engine, add=add)
+        _measure_device(
+            processor,
+            OPENCL_SECONDS if seconds is None else seconds,
+            retune,
+            out,
+            full,
+            json,
+            quiet,
+        )
+        return
+    seconds = SECONDS if seconds is None else seconds
     measured = _added(add) if add is not None else _wanted(threads, of_run, engine, seconds, quiet)
     if out is not None:
-        _write(measured, out)
+        _write(_document(measured), out)
     _show(measured, json)
+
+
+def _refuse_beside(processor: str, **options: object) -> None:
+    """Refuses what only ceilings of a CPU know, and a processor that is none."""
+    if processor.partition(":")[0] != OPENCL:
+        raise InvalidValueError(
+            f"--processor {processor}: ceilings are of cpu and opencl", id="unknown-processor"
+        )
+    names = {"of_run": "for"}
+    for option, given in options.items():
+        if given is not None:
+            raise InvalidValueError(
+                f"--{names.get(option, option)} is of ceilings of a CPU: not with --processor {processor}",
+                id="excluding-options",
+            )
+
+
+def _measure_device(
+    processor: str,
+    seconds: float,
+    retune: bool,
+    out: Path | None,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Measures an OpenCL device, writes and shows it."""
+    _check_seconds(seconds)
+    from wattstep.opencl.ceilings import measure
+    from wattstep.record.sensors.machine import describe
+    from wattstep.report.json_document import dump
+    from wattstep.report.terminal.device_ceilings import print_device_ceilings
+    from wattstep.train.child.local_machine import one_at_a_time
+
+    facts = describe()
+    host: dict[str, str | int] = {"cpu": str(facts["cpu"]), "cores": facts["cores"] or 0}
+    with one_at_a_time(), _watched() as others:
+        measured = measure(
+            processor.partition(":")[2] or None,
+            seconds,
+            retune=retune,
+            tell=(lambda text: None) if quiet else say,
+            host=host,
+        )
+    measured = replace(measured, notes=(*others, *measured.notes))
+    if out is not None:
+        _write(measured.to_dict(), out)
+    if as_json:
+        dump(measured.to_dict(), sys.stdout)
+        return
+    print_device_ceilings(measured, full=full)
 
 
 def _wanted(
@@ -135,8 +221,7 @@ def _of(path: Path) -> tuple[str, list[int]]:
 
 
 def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
-    if not seconds > 0:
-        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0", id="out-of-range")
+    _check_seconds(seconds)
     from wattstep import engines
     from wattstep.record.sensors.machine import caches, describe
     from wattstep.schema.ceilings import Asked
@@ -169,6 +254,11 @@ def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> 
             ceilings.append(replace(measured, notes=(*others, *measured.notes)))
             keep(ceilings[-1])
     return ceilings
+
+
+def _check_seconds(seconds: float) -> None:
+    if not seconds > 0:
+        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0", id="out-of-range")
 
 
 @contextmanager
@@ -221,12 +311,12 @@ def _added(path: Path) -> list[Ceilings]:
     return added
 
 
-def _write(ceilings: Sequence[Ceilings], path: Path) -> None:
+def _write(document: dict[str, Any], path: Path) -> None:
     from wattstep.report.json_document import dump
 
     try:
         with path.open("w", encoding="utf-8") as file:
-            dump(_document(ceilings), file)
+            dump(document, file)
     except OSError as error:
         raise RecordingError(
             f"{path} cannot be written: {error.strerror or error}", id="unwritable-ceilings"

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Optional
 import typer
 
 from wattstep.cli import completing
-from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet
+from wattstep.cli.options import OUT, Batches, Engines, Json, MemoryLimit, Precisions, Quiet
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.cli.sweep import (
     Threads,
     chosen_workloads,
+    first_engine,
     make_plan,
     run_sweep,
 )
@@ -54,6 +55,7 @@ def fits(
     batch: Batches = "1,4,16",
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
+    engine: Engines = "torch",
     precision: Precisions = "fp32",
     out: Annotated[
         Optional[Path],  # noqa: UP045
@@ -77,9 +79,12 @@ def fits(
         steps=STEPS,
         warmup=1,
         trace="none",
+        engine=first_engine(engine),
         **{**given, "data_dir": absolute(given["data_dir"])},
     )
-    plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, cooldown="none")
+    plan = make_plan(
+        shared, chosen, batch, threads, precision, memory_limit, engine, cooldown="none"
+    )
     run_sweep(plan, out or Path("fits", new_name(_name(chosen))), as_json=json, quiet=quiet)
 
 

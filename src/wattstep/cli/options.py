@@ -47,6 +47,12 @@ Precisions = Annotated[
         metavar="KIND,...",
     ),
 ]
+Engines = Annotated[
+    str,
+    typer.Option(
+        help="Frameworks, several with commas; `wattstep engines` lists them.", metavar="NAME,..."
+    ),
+]
 RateRules = Annotated[
     str,
     typer.Option(

@@ -27,6 +27,7 @@ from rich.text import Text
 
 from wattstep.cli.saying import say
 from wattstep.report.sweep_table import spell_duration
+from wattstep.schema.sanitize import plain
 
 if TYPE_CHECKING:
     from wattstep.cli.live_view import Beside
@@ -309,14 +310,14 @@ class Course:
     """
 
     def __init__(self, title: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.title, self._clock = title, clock
+        self.title, self._clock = plain(title), clock  # a run's name may steer the terminal
         self.stage = ""
         self.share: float | None = None
         self.begun = self._told_at = clock()
 
     def stands(self, stage: str, share: float | None) -> None:
         """Takes note of where the work is."""
-        self.stage, self.share, self._told_at = stage, share, self._clock()
+        self.stage, self.share, self._told_at = plain(stage), share, self._clock()
 
     @property
     def elapsed_s(self) -> float:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, NoReturn, Optional
 
 import typer
 
 from wattstep.cli.options import OUTPUT, Json, Quiet
 from wattstep.errors import InvalidValueError, WattstepError, error_of
+from wattstep.schema.settings import parse_duration
 
 if TYPE_CHECKING:
     from wattstep.report.query import Answer
@@ -65,6 +67,9 @@ def query(
             metavar="SIZE",
         ),
     ] = None,
+    timeout: Annotated[
+        str, typer.Option(help="Most time that the query may work, e.g. 1h.", metavar="DURATION")
+    ] = "10min",
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Ask recorded runs in SQL, read-only: their figures, steps, operations and samples."""
@@ -77,6 +82,8 @@ def query(
         check_output(output)
     text = read_sql(sql, file, further or ())
     size = None if memory is None else _size(memory)
+    seconds = parse_duration(timeout)
+    signal.signal(signal.SIGTERM, _end)
     from wattstep.cli.progress import stages_of
     from wattstep.report.query import ask
     from wattstep.report.values import plain
@@ -84,7 +91,9 @@ def query(
     try:
         with ExitStack() as stack:
             with stages_of("reading runs", quiet=quiet) as tell:
-                answer = stack.enter_context(ask(text, runs or [DEFAULT], memory=size, warn=tell))
+                answer = stack.enter_context(
+                    ask(text, runs or [DEFAULT], memory=size, timeout_s=seconds, warn=tell)
+                )
             for name, reason in answer.left_out.items():
                 print(plain(f"wattstep: left out {name}: {reason}"), file=sys.stderr)
             if not answer.runs and not answer.left_out:
@@ -92,6 +101,11 @@ def query(
             _show(answer, json, csv, output, rows)
     except WattstepError as error:  # what it says may quote what stands in the runs
         raise error_of(error.document(), plain(error)) from error
+
+
+def _end(*_: object) -> NoReturn:
+    """Ends the command at SIGTERM as at Ctrl-C: what lies on the disk is removed."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def read_sql(sql: str | None, file: Path | None, further: Sequence[str] = ()) -> str:

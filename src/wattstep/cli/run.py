@@ -16,6 +16,7 @@ from wattstep.cli import completing
 from wattstep.cli.options import (
     Batches,
     Cooldown,
+    Engines,
     Full,
     Json,
     Live,
@@ -40,7 +41,7 @@ from wattstep.schema.settings import option_of
 @with_settings(
     "batch", "steps", "seconds", "warmup", "threads", "interop_threads", "cores", "allocator",
     "optimizer_kernel", "engine", "processor", "precision",
-    "channels_last", "compiled", "policy", "accumulate",
+    "channels_last", "compiled", "policy", "opencl_mode", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
     "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
@@ -58,6 +59,7 @@ def run(
         ),
     ] = None,
     batch: Batches = "4",
+    engine: Engines = "torch",
     precision: Precisions = "fp32",
     rate_rule: RateRules = "linear",
     foreground: Annotated[
@@ -117,6 +119,7 @@ def run(
     from wattstep.train.settings import TrainingSettings
 
     planned: PlannedFacts | None = None
+    given["engine"] = engine
     if plan is not None:
         names, batch, precision, planned = follow_plan(
             plan, names, batch, precision, given, partial(is_given, context)
@@ -133,6 +136,7 @@ def run(
     target, ambient = given["target"], given["ambient"]
     batches = parse_batches(batch)
     precisions, rules = precision.split(","), rate_rule.split(",")
+    engines = list(dict.fromkeys(each.strip() for each in given.pop("engine").split(",")))
     away = is_elsewhere(target)
     limit = find_memory_limit(memory_limit, here=not away)
     # A board that is emulated or replayed begins each run anew: there is nothing to cool. Of one
@@ -142,10 +146,11 @@ def run(
     calibrated = None if calibration is None else read_calibration(calibration, here=not away)
     for workload in names:
         workloads.check_name(workload)
-    ways = list(product(names, batches, precisions, rules))
+    ways = list(product(names, engines, batches, precisions, rules))
     if name is not None and len(ways) > 1:
         raise InvalidValueError(
-            "--name names one run: give one workload and one batch size", id="one-name-for-several"
+            "--name names one run: give one workload, one engine and one batch size",
+            id="one-name-for-several",
         )
     all_settings = [
         TrainingSettings(
@@ -153,6 +158,7 @@ def run(
             batch_size=size,
             precision=way,
             rate_rule=rule,
+            engine=framework,
             calibration=calibrated,
             foreground=foreground_seconds if foreground else None,
             canary=canary and limit is None,  # which its memory might break
@@ -160,7 +166,7 @@ def run(
             out=run_folder(out, name, new_name(workload)),
             **given,
         )
-        for workload, size, way, rule in ways
+        for workload, framework, size, way, rule in ways
     ]
     steady = given["stable"] or given["sustain"]
     wanted = steady and not (json or quiet) and emulated_ambient(target) is None
@@ -173,6 +179,7 @@ def run(
         for asked in all_settings:
             settings = replace(asked, ambient=ambient)
             title = f"{settings.workload}, batch {settings.batch_size}"
+            title += f", {settings.engine}" * (len(engines) > 1)
             title += f", {settings.precision}" * (len(precisions) > 1)
             title += f", {settings.rate_rule} rate" * (len(rules) > 1)
             here = None if away or settings.out is None else Path(settings.out)

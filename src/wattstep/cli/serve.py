@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from wattstep.cli.options import Json, Quiet
+from wattstep.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from wattstep.serve.starting import Served
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 PORT = 8750
 _WARNING = (
     "wattstep: warning: --host {}: others in the network can reach this server. Whoever has its link "
-    "sees all runs and can delete them, and the link travels unencrypted."
+    "sees all runs and can delete them{}."
 )
+_UNENCRYPTED = ", and the link travels unencrypted (--certificate FILE encrypts it)"
 
 
 def serve(
@@ -42,6 +44,20 @@ def serve(
             help="Ask for the secret of the link on this machine, too: others have accounts here.",
         ),
     ] = False,
+    certificate: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Encrypt by TLS: certificate in PEM, with those that it is signed with.",
+            metavar="FILE",
+        ),
+    ] = None,
+    key: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Its private key in PEM, without a password. [default: in the same file]",
+            metavar="FILE",
+        ),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -52,18 +68,23 @@ def serve(
     for part in ("starlette", "uvicorn"):
         require(part)
     from wattstep.serve.auth import is_loopback
+    from wattstep.serve.starting import Certificate
     from wattstep.serve.starting import serve as serve_folder
 
     def ready(served: Served) -> None:
         if not is_loopback(host):
-            print(_WARNING.format(host), file=sys.stderr, flush=True)
+            how = _UNENCRYPTED if certificate is None else ""
+            print(_WARNING.format(host, how), file=sys.stderr, flush=True)
         _tell(served, json, quiet)
         if open_browser:
             import webbrowser
 
             webbrowser.open(served.url)
 
-    serve_folder(folder, host, port, login=login, ready=ready)
+    if key is not None and certificate is None:
+        raise InvalidValueError("--key is of a certificate: give --certificate", id="key-alone")
+    pem = None if certificate is None else Certificate(chain=certificate, key=key)
+    serve_folder(folder, host, port, login=login, ready=ready, certificate=pem)
 
 
 def _tell(served: Served, as_json: bool, quiet: bool) -> None:

@@ -10,7 +10,16 @@ import typer
 
 from wattstep.api import SWEEP_STEPS as LEAST_STEPS
 from wattstep.cli import completing
-from wattstep.cli.options import OUT, Batches, Json, MemoryLimit, Precisions, Quiet, parse_batches
+from wattstep.cli.options import (
+    OUT,
+    Batches,
+    Engines,
+    Json,
+    MemoryLimit,
+    Precisions,
+    Quiet,
+    parse_batches,
+)
 from wattstep.cli.saying import refuse, say_failures
 from wattstep.cli.settings_options import absolute, with_settings
 from wattstep.errors import InvalidValueError, WattstepError
@@ -62,6 +71,7 @@ def sweep(
     ] = None,
     batch: Batches = "1,4,16,32,64,128,256",
     threads: Threads = None,
+    engine: Engines = "torch",
     precision: Precisions = "fp32",
     memory_limit: MemoryLimit = None,
     repeat: Annotated[
@@ -157,9 +167,12 @@ def sweep(
         steps=steps,
         seconds=seconds,
         least_steps=LEAST_STEPS,
+        engine=first_engine(engine),
         **{**given, "data_dir": absolute(given["data_dir"])},
     )
-    plan = make_plan(shared, chosen, batch, threads, precision, memory_limit, repeat, cooldown)
+    plan = make_plan(
+        shared, chosen, batch, threads, precision, memory_limit, engine, repeat, cooldown
+    )
     plan = replace(plan, states=states_from(modes, cores, clocks))
     names = None if device is None else device.split(",")
     if targets is not None:
@@ -217,6 +230,11 @@ def chosen_workloads(names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def first_engine(engine: str) -> str:
+    """Of engines with commas between them, the one that the settings of all name."""
+    return engine.partition(",")[0].strip()
+
+
 def make_plan(
     shared: TrainingSettings,
     workloads: tuple[str, ...],
@@ -224,6 +242,7 @@ def make_plan(
     threads: str | None,
     precision: str,
     memory_limit: str | None,
+    engine: str,
     repeat: int = 1,
     cooldown: str = "auto",
 ) -> SweepPlan:
@@ -232,15 +251,17 @@ def make_plan(
     Raises:
         InvalidValueError: One of them cannot be used.
     """
-    from wattstep.sweep.plan import SweepPlan
+    from wattstep.sweep.plan import ONE_ENGINE, SweepPlan
     from wattstep.train.child.limits import parse_size
 
+    engines = tuple(dict.fromkeys(each.strip() for each in engine.split(",")))
     return SweepPlan(
         settings=shared,
         workloads=workloads,
         batches=tuple(parse_batches(batch)),
         threads=(None,) if threads is None else _parse_threads(threads),
         precisions=tuple(dict.fromkeys(kind.strip() for kind in precision.split(","))),
+        engines=engines if len(engines) > 1 else ONE_ENGINE,
         repeats=repeat,
         memory_limit=None if memory_limit is None else parse_size(memory_limit),
         cooldown=cooldown,

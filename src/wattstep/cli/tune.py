@@ -53,7 +53,7 @@ def tune(
         Optional[str],  # noqa: UP045
         typer.Option(
             help="What is turned: threads, channels-last, optimizer-kernel, precision, allocator, compile, "
-            "interop-threads, cores, loader-workers. [default: all that can be]",
+            "policy, interop-threads, cores, loader-workers. [default: all that can be]",
             metavar="NAME,...",
         ),
     ] = None,
@@ -99,28 +99,23 @@ def tune(
     """Find settings under which steps take less time or energy and learn the same."""
     from wattstep.cli.progress import bar_of
     from wattstep.cli.screen import screen
-    from wattstep.engines import find
     from wattstep.store.files import new_name
     from wattstep.tune.space import parse_allowed, parse_turned
-    from wattstep.tune.tuning import GOALS, Question, check_given
+    from wattstep.tune.tuning import Question, check_given, goal_of, settings_of
     from wattstep.tune.tuning import tune as search
 
-    if goal not in GOALS:
-        raise InvalidValueError(f"--for {goal}: there are {', '.join(GOALS)}", id="unknown-goal")
-    tried = check_given(_numbers(threads), () if cores is None else cores.split(","))
-    if module or what.endswith(".py"):
-        settings = _script(what, arguments, step_marker, goal, batch, given, module=module)
-    else:
-        settings = _workload(what, arguments, batch, given)
-        find(settings.engine)
+    own = {} if batch is None else {"batch_size": batch}
     question = Question(
-        settings=settings,
-        goal="energy" if goal == "energy" else "time",
+        settings=settings_of(
+            what, arguments or (), module=module, step_marker=step_marker,
+            **{**given, **own, "data_dir": absolute(given["data_dir"])},
+        ),
+        goal=goal_of(goal),
         limit=find_memory_limit(memory_limit),
         allow=parse_allowed(allow),
-        given=tried,
+        given=check_given(_numbers(threads), () if cores is None else cores.split(",")),
         turned=parse_turned(turn),
-    )
+    )  # fmt: skip
     folder = out or Path("tunes", new_name(Path(question.name).stem))
     try:
         with bar_of("tuning", quiet=quiet or json) as show:
@@ -150,65 +145,3 @@ def _numbers(text: str | None) -> list[int]:
             f"--threads {text!r}: whole numbers with commas between them, e.g. 1,2",
             id="malformed-list",
         ) from None
-
-
-def _workload(
-    name: str, arguments: list[str] | None, batch: int | None, given: dict[str, Any]
-) -> Any:
-    """Settings of the default of a workload."""
-    from wattstep import workloads
-    from wattstep.train.settings import TrainingSettings
-
-    if arguments:
-        raise InvalidValueError(
-            f"{' '.join(arguments)}: one workload is tuned at a time", id="several-to-tune"
-        )
-    if Path(name).is_file():
-        raise InvalidValueError(
-            f"{name}: a script's name ends in .py; a module is given with -m", id="not-a-script"
-        )
-    workloads.check_name(name)
-    return TrainingSettings(
-        workload=name,
-        batch_size=4 if batch is None else batch,
-        trace="none",
-        **{**given, "data_dir": absolute(given["data_dir"])},
-    )
-
-
-def _script(
-    name: str,
-    arguments: list[str] | None,
-    marker: str,
-    goal: str,
-    batch: int | None,
-    given: dict[str, Any],
-    *,
-    module: bool,
-) -> Any:
-    """Settings of the default of a script."""
-    from dataclasses import fields
-
-    from wattstep.schema.settings import option_of
-    from wattstep.train.script import ProfileSettings
-    from wattstep.train.settings import TrainingSettings
-
-    defaults = {each.name: each.default for each in fields(TrainingSettings)}
-    own = [
-        f"--{option_of(TrainingSettings, key)}"
-        for key, value in given.items()
-        if value != defaults[key]
-    ]
-    own += ["--batch"] * (batch is not None)
-    if own:
-        raise InvalidValueError(
-            f"{', '.join(own)}: a script says that itself; its own arguments stand after --",
-            id="not-of-a-script",
-        )
-    if goal == "energy":
-        raise InvalidValueError(
-            "--for energy: of a workload only, a script is tuned for time", id="script-for-time"
-        )
-    return ProfileSettings(
-        script=name, module=module, arguments=tuple(arguments or ()), step_marker=marker
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.padding import Padding
@@ -11,8 +11,8 @@ from rich.text import Text
 
 from wattstep.report.values import show
 from wattstep.schema.figure import Figure
-from wattstep.tune.search import Measured
 from wattstep.tune.tuning import TuneReport
+from wattstep.tune.verdict import Measured
 
 INDENT = (0, 0, 0, 2)
 
@@ -35,9 +35,7 @@ def print_tune(report: TuneReport, console: Console, *, snippet: bool = False) -
     for line in _lines(report):
         console.print(Padding(Text(f"- {line}"), INDENT))
     console.print()
-    command = "profile" if report.script else "run"
-    target = f" {report.name}" if report.script else ""
-    console.print(Padding(Text(f"wattstep {command} --plan {report.plan}{target}"), INDENT))
+    console.print(Padding(Text(report.command), INDENT))
     if snippet:
         console.print()
         console.print(Text(report.snippet), soft_wrap=True)
@@ -50,7 +48,7 @@ def verdict(report: TuneReport) -> str:
         return "Keep the default: nothing is better beyond doubt."
     return (
         f"{chosen.candidate.text[0].upper()}{chosen.candidate.text[1:]}: {_ratio(chosen.ratio)} times the default's "
-        f"{report.tuned.goal} a step, measured in {chosen.ratio.n} rounds of fresh processes in turns."
+        f"{report.tuned.goal} a step, {chosen.ratio.status.value} in {chosen.ratio.n} rounds of fresh processes in turns."
     )
 
 
@@ -71,7 +69,10 @@ def _row(each: Measured, report: TuneReport) -> Iterator[str]:
     yield each.candidate.text
     for figure in (each.step_time, each.energy, each.memory):
         yield "–" if figure.missing else show(figure).text
-    yield "1" if not each.candidate.changes else f"{_ratio(each.ratio)} times"
+    if not each.candidate.changes:
+        yield "1"
+    else:
+        yield "–" if each.ratio.missing else f"{_ratio(each.ratio)} times"
 
 
 def _ratio(ratio: Figure) -> str:
@@ -86,8 +87,31 @@ def _lines(report: TuneReport) -> Iterator[str]:
             f"losses of the first {tuned.compared} steps of what is measured above are the default's, within what "
             "rounding does"
         )
+    for each in tuned.measured:
+        yield from _begin(each)
     yield from report.notes
-    for candidate, why in tuned.refused.items():
-        yield f"refused: {candidate.text}: {why}"
-    for name, why in report.left_out.items():
-        yield f"not turned: {name.replace('_', ' ')}: {why}"
+    for why, names in _by_reason((each.text, why) for each, why in tuned.refused.items()):
+        yield f"refused: {names}: {why}"
+    for why, names in _by_reason(report.left_out.items()):
+        yield f"not turned: {names.replace('_', ' ')}: {why}"
+
+
+def _by_reason(reasons: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Each reason once, with the names of all that have it."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons:
+        names.setdefault(why, []).append(name)
+    for why, those in names.items():
+        yield why, "; ".join(those)
+
+
+def _begin(each: Measured) -> Iterator[str]:
+    """What a candidate takes once, and after how many steps its gain has earned that."""
+    begin, earned = each.begin, each.earned
+    if begin.value is None or (begin.low or 0.0) <= 0:
+        return
+    words = f"{each.candidate.text}: {show(begin).text} longer until its first steps are made"
+    if earned.value is None:
+        yield f"{words}; never earned back: {earned.reason}"
+        return
+    yield f"{words}, earned back after {earned.value:,.0f} steps ({earned.low:,.0f} to {earned.high:,.0f})"

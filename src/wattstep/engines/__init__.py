@@ -27,11 +27,12 @@ ENGINES: Final = Registry(
         "onnxruntime": "wattstep.engines.onnxruntime.engine:ENGINE",
         "executorch": "wattstep.engines.executorch.engine:ENGINE",
         "mlx": "wattstep.engines.mlx.engine:ENGINE",
+        "opencl": "wattstep.engines.opencl.engine:ENGINE",
     },
 )
 
 # Of those whose framework's module has another name: asked in somebody's script, where no door is opened.
-MODULES: Final = {"torch-compile": "torch", "mnn": "MNN"}
+MODULES: Final = {"torch-compile": "torch", "mnn": "MNN", "opencl": "pyopencl"}
 
 
 @cache

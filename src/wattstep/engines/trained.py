@@ -12,6 +12,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+UNKNOWN: Final = "not known"  # begins the reason where trying it came to no end
 PLACE: Final = Path(__file__).with_name("trained.toml")
 
 

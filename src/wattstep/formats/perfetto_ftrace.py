@@ -68,6 +68,9 @@ class Ftrace:
         elif kind == "cpu_frequency":
             change = event.cpu_frequency
             self.sampled.add(("frequency", change.cpu_id), clock, event.timestamp, change.state)
+        elif kind == "gpu_frequency":
+            change = event.gpu_frequency
+            self.sampled.add(("gpu frequency", change.gpu_id), clock, event.timestamp, change.state)
         elif kind == "print":
             self._atrace(event, clock)
         else:

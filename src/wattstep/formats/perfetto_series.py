@@ -153,6 +153,15 @@ def frequency_channel(core: int) -> Channel:
     )  # fmt: skip
 
 
+def gpu_frequency_channel(gpu: int) -> Channel:
+    """The clock of a GPU in kHz, as Android's drivers tell each change."""
+    return Channel(
+        name=f"gpu{gpu}.frequency", unit="Hz", kind="gauge", domain="gpu", role="frequency",
+        source="Perfetto ftrace, gpu_frequency", resolution=1e3,
+        note="recorded at changes only: a value holds until the next",
+    )  # fmt: skip
+
+
 def busy_channel(core: int) -> Channel:
     """Busy time of a core at each change of what it runs."""
     return Channel(

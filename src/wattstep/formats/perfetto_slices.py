@@ -15,6 +15,7 @@ from wattstep.formats.trace import NONE
 
 WHOLE, BEGIN, END = 0, 1, 2  # a slice that tells its own length; as in TrackEvent.Type
 NO_THREAD: Final = 1 << 32  # numbers of tracks that are no thread's begin here
+ON_GPU: Final = "gpu"  # of a track: then the number of the GPU, and that of the queue
 Track = tuple[Any, ...]
 
 
@@ -91,17 +92,27 @@ class Slices:
         # As they began, not as they ended: of two that fill the same time the outer one stands first.
         for at, begin, end in sorted(done):
             place = self._track[at]
-            if self._event(self._name[at], places[place], begin, end, ignored) and self._labels:
+            key = keys[place]
+            on_gpu = f"gpu{key[1]}" if key[0] == ON_GPU else ""
+            added = self._event(self._name[at], places[place], begin, end, on_gpu, ignored)
+            if added and self._labels:
                 self.row_labels.append((keys[place], self._labels.get(at)))
         if waiting := sum(map(len, open_slices.values())):
             ignored["begin of a slice that did not end within the trace"] += waiting
 
     def _event(
-        self, name: int, place: tuple[int, int], begin: int, end: int, ignored: Counter[str]
+        self,
+        name: int,
+        place: tuple[int, int],
+        begin: int,
+        end: int,
+        on_gpu: str,
+        ignored: Counter[str],
     ) -> bool:
         if end >= MOST_NS:
             ignored[FAR] += 1
             return False
         text = self._rows.names[name]
-        self._rows.add(text, "slice", "cpu", begin, end, thread=place[0], process=place[1])
+        kind, processor = ("kernel", on_gpu) if on_gpu else ("slice", "cpu")
+        self._rows.add(text, kind, processor, begin, end, thread=place[0], process=place[1])
         return True

@@ -32,9 +32,10 @@ from wattstep.formats.perfetto_series import (
     counter_channel,
     counter_factor,
     frequency_channel,
+    gpu_frequency_channel,
     rail_channel,
 )
-from wattstep.formats.perfetto_slices import BEGIN, END, WHOLE, Slices
+from wattstep.formats.perfetto_slices import BEGIN, END, ON_GPU, WHOLE, Slices
 from wattstep.formats.trace import NONE, Trace
 from wattstep.schema.channel import Channel
 
@@ -47,6 +48,7 @@ _PHASES: Final = {
     ord("I"): _INSTANT,
     ord("i"): _INSTANT,
 }
+MOST_GPUS: Final = 1023
 _DEEP: Final = 32  # parents of a track that are followed
 
 
@@ -82,6 +84,7 @@ class _Sequence:
     number: int
     valid: bool = False
     names: dict[int, str] = field(default_factory=dict)
+    stages: dict[int, str] = field(default_factory=dict)
     beside: dict[str, dict[int, str]] = field(
         default_factory=lambda: {"categories": {}, "keys": {}, "strings": {}}
     )
@@ -116,6 +119,7 @@ class _Reader:
         self.own = False  # an export of ours
         self.rails: dict[tuple[int, int], tuple[str, str]] = {}
         self.consumers: dict[int, tuple[str, str]] = {}
+        self.stages: dict[tuple[int, int], str] = {}
         self.takers: dict[str, Callable[[Any, _Sequence], None]] = {
             "clock_snapshot": self._clock_snapshot,
             "power_rails": self._power_rails,
@@ -123,6 +127,7 @@ class _Reader:
             "android_energy_estimation_breakdown": self._breakdown,
             "ftrace_events": lambda packet, _: self.ftrace.take(packet.ftrace_events),
             "track_event": self._track_event,
+            "gpu_render_stage_event": self._render_stage,
             "track_descriptor": self._track_descriptor,
         }
 
@@ -145,6 +150,7 @@ class _Reader:
         if packet.sequence_flags & _CLEARED or packet.incremental_state_cleared:
             sequence.valid = True
             sequence.names.clear()
+            sequence.stages.clear()
             for texts in sequence.beside.values():
                 texts.clear()
             sequence.clock = sequence.track = 0
@@ -159,6 +165,8 @@ class _Reader:
         if packet.HasField("interned_data"):
             for each in packet.interned_data.event_names:
                 sequence.names[each.iid] = words(each.name)
+            for each in packet.interned_data.gpu_specifications:
+                sequence.stages[each.iid] = words(each.name)
             if self.own:
                 self._texts_beside(packet.interned_data, sequence)
 
@@ -233,6 +241,27 @@ class _Reader:
         if breakdown.HasField("energy_uws") and (at := self._time(packet, sequence)):
             key = ("consumer", breakdown.energy_consumer_id)
             self.sampled.add(key, *at, breakdown.energy_uws)
+
+    def _render_stage(self, packet: Any, sequence: _Sequence) -> None:
+        """Work on a GPU, on one of its queues."""
+        event = packet.gpu_render_stage_event
+        for queue, each in enumerate(event.specifications.stage):  # as older drivers describe them
+            self.stages[sequence.number, queue] = words(each.name)
+        if not event.HasField("duration"):
+            return
+        if (at := self._time(packet, sequence)) is None:
+            return
+        if event.duration >= MOST_NS:
+            self.ignored[FAR] += 1
+            return
+        if event.HasField("stage_iid"):
+            name = sequence.stages.get(event.stage_iid, "")
+        else:
+            name = self.stages.get((sequence.number, event.stage_id), "")
+        name = name or words(getattr(event, "name", ""))  # of newer writers
+        queue = event.hw_queue_iid or event.hw_queue_id
+        track = (ON_GPU, min(max(event.gpu_id, 0), MOST_GPUS), queue)
+        self.slices.add(WHOLE, name or "unnamed stage", track, *at, event.duration)
 
     def _track_descriptor(self, packet: Any, sequence: _Sequence) -> None:
         descriptor = packet.track_descriptor
@@ -354,6 +383,8 @@ class _Reader:
             return consumer_channel(key[1], *self.consumers.get(key[1], ("", ""))), MICRO, False
         if kind == "frequency":
             return frequency_channel(key[1]), 1e3, False
+        if kind == "gpu frequency":
+            return gpu_frequency_channel(key[1]), 1e3, False
         if kind == "busy":
             return busy_channel(key[1]), 1.0, False
         if kind == "atrace":
@@ -377,6 +408,8 @@ class _Reader:
 
     def _place(self, key: tuple[Any, ...]) -> tuple[int | None, int]:
         """Thread and process of a track; None: it is no thread's."""
+        if key[0] == ON_GPU:
+            return int(key[2]), NONE
         if key[0] == "atrace":
             return key[1], self.ftrace.processes.get(key[1], NONE)
         process, at = NONE, key[1] if key[0] == "track" else 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
+from wattstep.formats.kineto.unpacking import Unpacking
+from wattstep.formats.mistaken import UTF16, mistaken
+from wattstep.formats.plausible import plausible
 from wattstep.formats.recording import Recording
 from wattstep.formats.trace import Trace
 from wattstep.schema.extras import require
@@ -61,7 +62,35 @@ _PERFETTO: Final = (
     rb"\A(?:\x0a(?=[\x00-\xff]{0,64}[\x00-\x08\x0e-\x1f])|(?:\s*#[^\n]*\n|\s)*packet\s*:?\s*\{)"
 )
 
+_JSON: Final = re.compile(rb"\A\s*(?:\{|\[\s*[\[{])")
+# A Joulescope's header is a comment that names no unit; its values are in A, V, W, C and J.
+_JOULESCOPE: Final = b"#time,current,voltage,power,charge,energy\n"
+_JOULESCOPE_UNITS: Final = b"time_s,current_A,voltage_V,power_W,charge_C,energy_J\n"
+_TIME_WORD: Final = re.compile(
+    rb"(?i)(?:t|time|seconds|timestamp|elapsed)(?:_(?:s|ms|us|ns|min|h))?\Z"
+)
+_NUMBER: Final = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|(?i:nan|-)")
+_LOOK_LINES: Final = 8  # of a table that blanks separate
+
 FORMATS: Final = (
+    Format(
+        name="nvidia-smi dmon",
+        known_by=re.compile(
+            rb"(?m)\A\s*#\s*(?:[\w:]+\s+){0,2}gpu\s+(?:[a-z0-9]+\s+)*?(?:pwr|sm|gtemp|mclk|fb)\b"
+        ),
+        read="wattstep.formats.nvidia_dmon:parse",
+        takes=("interval_s",),
+    ),
+    Format(
+        name="powermetrics",
+        known_by=re.compile(rb"\*\*\* Sampled system activity \("),
+        read="wattstep.formats.powermetrics:parse",
+    ),
+    Format(
+        name="perf stat",
+        known_by=re.compile(rb"(?m)^\s*\d+\.\d{3,9}[,;\s][^\n]{1,60}Joules[,;\s]\s*power/energy-"),
+        read="wattstep.formats.perf_stat:parse",
+    ),
     Format(
         name="tegrastats",
         known_by=re.compile(rb"\bRAM \d+/\d+ ?MB"),
@@ -124,7 +153,9 @@ def read_log(
     Raises:
         InvalidValueError: It is not there, of no known format, damaged, or without sensor values.
     """
-    data = read_bytes(path, purpose)
+    data = as_table(read_bytes(path, purpose))
+    if what := mistaken(data):
+        raise InvalidValueError(f"{path} is {what}", id="unknown-recording")
     form = format_of(data)
     if form is None:
         known = ", ".join(form.name for form in FORMATS)
@@ -142,35 +173,61 @@ def read_log(
         )
     given = {key: settings[key] for key in form.takes if settings[key] is not None}
     content = _parser(form)(path if form.by_path else data, **given)
-    if isinstance(content, Trace):
-        return form, _counters(path, content)
-    return form, _whole_machine(content)
+    recording = _counters(path, content) if isinstance(content, Trace) else _whole_machine(content)
+    return form, plausible(recording, path.name)
 
 
 def read_bytes(path: Path, purpose: str = "read") -> bytes:
     """A file's bytes, unpacked where it is gzipped.
 
     Raises:
-        InvalidValueError: It cannot be read.
+        InvalidValueError: It cannot be read, or unpacks to far more than a log does.
     """
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidValueError(
-            f"{path} cannot be unpacked, it is cut or damaged: copy it again",
-            id="damaged-recording",
-        ) from error
+        unpacking = Unpacking(path)
+        data = b"".join(unpacking.pieces())
     except OSError as error:
         raise InvalidValueError(
             f"{path} cannot be {purpose}: {(error.strerror or str(error)).lower()}",
             id="unreadable-recording",
         ) from error
+    if unpacking.damage:
+        raise InvalidValueError(
+            f"{path} cannot be unpacked, it is cut or damaged: copy it again",
+            id="damaged-recording",
+        )
+    return data
 
 
 def format_of(data: bytes) -> Format | None:
     """The format of which the text or bytes are, by their begin; None: of none that is known."""
-    return next((form for form in FORMATS if form.known_by.search(data[:LOOK_BYTES])), None)
+    head = data[:LOOK_BYTES]
+    if _JSON.match(head):  # whatever its texts look like
+        return None
+    return next((form for form in FORMATS if form.known_by.search(head)), None)
+
+
+def as_table(data: bytes) -> bytes:
+    """A log in UTF-8 whose cells are separated by more than blanks; others as they are.
+
+    PowerShell writes UTF-16, and scripts put numbers beside each other: what is a number in every
+    line below as many headings, or names them in a comment, is a table all the same.
+    """
+    if data.startswith(UTF16):
+        data = data.decode("utf-16", errors="replace").encode()
+    if data.startswith(_JOULESCOPE):
+        return _JOULESCOPE_UNITS + data[len(_JOULESCOPE) :]
+    lines = [line.split() for line in data[:LOOK_BYTES].splitlines()[:_LOOK_LINES] if line.strip()]
+    headings, rows = (lines[0], lines[1:]) if lines else ([], [])
+    if headings and headings[0].startswith(b"#"):
+        headings = [each for each in (headings[0][1:], *headings[1:]) if each]
+    alike = len(headings) > 1 and len(rows) > 0 and all(len(row) == len(headings) for row in rows)
+    if not alike or re.search(rb"[,;\t]", b"".join(headings)) or not _TIME_WORD.match(headings[0]):
+        return data
+    if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
+        return data
+    below = [b",".join(line.split()) for line in data.lstrip(b"\r\n ").split(b"\n")[1:]]
+    return b"\n".join([b",".join(headings), *below])
 
 
 def _parser(form: Format) -> Callable[..., Recording | Trace]:
@@ -181,6 +238,12 @@ def _parser(form: Format) -> Callable[..., Recording | Trace]:
 
 def _counters(path: Path, trace: Trace) -> Recording:
     if trace.counters is None or not trace.counters.values:
+        if trace.events is None or not len(trace.events):
+            raise InvalidValueError(
+                f"{path.name} is a {trace.format} with neither sensor values nor operations: record "
+                "again, with power rails or counters, or with track events, among its data sources",
+                id="empty-recording",
+            )
         raise InvalidValueError(
             f"{path.name} is a {trace.format} without sensor values: give it as --trace",
             id="no-sensor-values",

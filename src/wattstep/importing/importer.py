@@ -145,7 +145,8 @@ def _logs(settings: ImportSettings) -> tuple[Telemetry, ...]:
         for path in settings.telemetry:
             if is_trace(path):
                 raise InvalidValueError(
-                    f"--telemetry {path.name}: it is a trace of operations: give it with --trace"
+                    f"--telemetry {path.name}: it is a trace of operations: give it with --trace",
+                    id="trace-as-telemetry",
                 ) from None
         raise
 

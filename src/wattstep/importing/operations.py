@@ -32,6 +32,7 @@ from wattstep.importing.layers import (
     match_backward,
     module_scopes,
 )
+from wattstep.importing.odd_events import odd_events
 from wattstep.importing.older_torch import mended
 from wattstep.importing.phases import (
     OPTIMIZER,
@@ -142,6 +143,8 @@ def tables_of(
     """
     if trace.events is None or not len(trace.events):
         return _without_events(trace)
+    if odd := odd_events(trace.events):
+        return _without_odd(trace, trace.events, odd, (warmup, step_name, process))
     if trace.own is not None and process is None and _is_ours(trace, trace.own, step_name):
         return _of_own_export(trace, trace.events, trace.own, warmup)
     trace = told_apart(mended(trace), step_name)
@@ -164,6 +167,45 @@ def tables_of(
         reason: LeftOut(int(rows.sum()), int(length_ns[rows].sum()) * 1e-9)
         for reason, rows in gone.items()
     }
+    return replace(
+        tables,
+        events=len(events),
+        left_out={**tables.left_out, **left_out},
+        notes=(*notes, *tables.notes),
+    )
+
+
+def _without_odd(
+    trace: Trace,
+    events: Events,
+    odd: Mapping[str, Bools],
+    settings: tuple[int, str | None, int | None],
+) -> TraceTables:
+    """The tables without events that cannot be.
+
+    Raises:
+        InvalidValueError: There are no others.
+    """
+    sound = ~np.logical_or.reduce(list(odd.values()))
+    if not sound.any():
+        raise InvalidValueError(
+            f"the trace holds no event that can be: of each, {next(iter(odd))}",
+            id="no-known-events",
+        )
+    own = None if trace.own is None else take(trace.own, sound)
+    warmup, step_name, process = settings
+    tables = tables_of(
+        replace(trace, events=take(events, sound), own=own),
+        warmup=warmup,
+        step_name=step_name,
+        process=process,
+    )
+    length_ns = (events.end_ns - events.start_ns).astype(np.float64)
+    left_out = {
+        reason: LeftOut(int(rows.sum()), float(length_ns[rows].sum()) * 1e-9)
+        for reason, rows in odd.items()
+    }
+    notes = [f"{one.events} events were left out: {reason}" for reason, one in left_out.items()]
     return replace(
         tables,
         events=len(events),

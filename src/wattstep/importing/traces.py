@@ -6,13 +6,14 @@ import gzip
 import importlib
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.formats.registry import FORMATS as TELEMETRY
+from wattstep.formats.mistaken import UTF16, mistaken
+from wattstep.formats.registry import format_of
 from wattstep.formats.trace import Trace
 
 LOOK_BYTES: Final = 1 << 16  # of a file, to tell its format
@@ -68,14 +69,6 @@ TRACES: Final = (
         read="wattstep.formats.perfetto_trace:read",
     ),
 )
-# What people hand over by mistake, and what it is.
-MISTAKEN: Final[Mapping[str, re.Pattern[bytes]]] = {
-    "a page of HTML": re.compile(rb"(?i)\A\s*<(?:!doctype|html)"),
-    "a zip archive: unpack it": re.compile(rb"\APK\x03\x04"),
-    "a report of Nsight Systems: turn it into CSV with nsys stats --format csv": re.compile(
-        rb"(?s)\A(?:.{0,64}QDSTRM|SQLite format 3\x00)"
-    ),
-}
 
 
 def read_trace(path: Path, on_progress: Progress | None = None) -> Trace:
@@ -106,9 +99,12 @@ def _refuse_empty(path: Path, form: TraceFormat, trace: Trace) -> None:
     if not (trace.events is not None and len(trace.events)) and not trace.summaries:
         if counters:
             return
+        left = ", ".join(f"{reason} ({count:,})" for reason, count in trace.ignored.items())
         raise InvalidValueError(
-            f"--trace {path.name}: it ({form.name}) holds no operations: record again, with the "
-            "profiler running over some steps"
+            f"--trace {path.name}: it ({form.name}) holds no operations"
+            f"{f', only what is not read here: {left[:300]}' * bool(left)}: record again, with the "
+            "profiler running over some steps",
+            id="empty-recording",
         )
 
 
@@ -119,18 +115,20 @@ def is_trace(path: Path) -> bool:
         InvalidValueError: It cannot be read.
     """
     head = _head(path)
-    return any(form.known_by.search(head) for form in TRACES)
+    return not mistaken(head) and any(form.known_by.search(head) for form in TRACES)
 
 
 def _no_trace(path: Path, head: bytes) -> str:
-    if not head:
+    if not head and not path.stat().st_size:
         return "it is empty"
-    for what, pattern in MISTAKEN.items():
-        if pattern.search(head):
-            return f"it is {what}"
-    for form in TELEMETRY:
-        if form.known_by.search(head):
-            return f"it is a log of sensors ({form.name}): give it with --telemetry"
+    if what := mistaken(head):
+        return f"it is {what}"
+    if head.startswith(UTF16):
+        return "it is text in UTF-16, as PowerShell writes it: save it as UTF-8"
+    if (form := format_of(head)) is not None:
+        return f"it is a log of sensors ({form.name}): give it with --telemetry"
+    if _is_cut(path):
+        return "its gzip data is cut or damaged: copy it again"
     known = ", ".join(form.name for form in TRACES)
     return f"it is of no known format; there are {known}"
 
@@ -147,6 +145,19 @@ def _head(path: Path) -> bytes:
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise InvalidValueError(f"{path}: {words}") from error
+
+
+def _is_cut(path: Path) -> bool:
+    """True for a file packed by gzip whose packing ends or is damaged near its begin."""
+    with path.open("rb") as file:
+        if file.read(2) != b"\x1f\x8b":
+            return False
+    try:
+        with gzip.open(path) as unpacked:
+            unpacked.read(LOOK_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return True
+    return False
 
 
 def _some(file: gzip.GzipFile) -> bytes:

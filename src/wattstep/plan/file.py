@@ -25,7 +25,7 @@ SCHEMA: Final = 1
 KEY: Final = "wattstep_plan"  # of the schema: it tells a plan from other JSON
 # Settings that `wattstep tune` turns beside those that a plan searches.
 TUNED: Final = (
-    "channels_last", "optimizer_kernel", "allocator", "compiled", "interop_threads", "cores", "loader_workers",
+    "channels_last", "optimizer_kernel", "allocator", "compiled", "policy", "interop_threads", "cores", "loader_workers",
 )  # fmt: skip
 MOST_BYTES: Final = 1 << 20
 
@@ -211,6 +211,7 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
         raise KeyError("settings.batch_size")
     known = {"batch_size", "accumulate", "processor", "classes", "image_size"}
     known |= {each.name for each in DIMENSIONS} | set(TUNED)
+    known |= {"engine", "seed"} if tuned else set()
     if unknown := sorted(set(settings) - known):
         raise ValueError(f"settings have {', '.join(unknown)}")
     for name, value in settings.items():

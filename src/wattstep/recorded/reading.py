@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -23,17 +22,28 @@ from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps, exploring
+from wattstep.recorded.table_checks import (
+    DECLARED,
+    coded,
+    lacking,
+    text_bytes,
+    texts_of,
+    with_type,
+    wrong_type,
+    wrong_values,
+)
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
+from wattstep.store.budget import check_table, too_large
 from wattstep.store.convert import convert, recover
 from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
+from wattstep.store.held import HeldFolder
 from wattstep.store.lock import is_recording
-from wattstep.store.tables import HOST_MARKS, NOT_TOLD
-from wattstep.store.writing import SCHEMAS
+from wattstep.store.tables import HOST_MARKS
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
@@ -73,6 +83,59 @@ class EvaluationRow:
     value: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Opened:
+    """A Parquet file of a run that is open.
+
+    Attributes:
+        file: Its names are coded.
+        name: Of the table.
+        place: File and run, for errors.
+        budget: Bytes that it may take in memory.
+    """
+
+    file: pq.ParquetFile
+    name: str
+    place: str
+    budget: int
+
+    def columns(self, wanted: Sequence[str] | None) -> list[str]:
+        """Those of the wanted columns that it has; of all it has those that are known."""
+        known = DECLARED.get(self.name)
+        there = self.file.schema_arrow.names
+        if wanted is None:
+            return there if known is None else [each for each in known.names if each in there]
+        return [each for each in wanted if each in there]
+
+    def decoded(self, table: pa.Table, *, whole: bool = True) -> pa.Table:
+        """Columns of the table in the types that they are declared in.
+
+        Args:
+            table: Some of its rows.
+            whole: True if these are all.
+
+        Raises:
+            DamagedRunError: Values are wrong, or its names take too much room.
+        """
+        if wrong := lacking(self.name, table):
+            raise DamagedRunError(f"{self.place}: {wrong}", id="damaged-table")
+        room = self.budget
+        declared = DECLARED.get(self.name)
+        for at, field in enumerate(table.schema):
+            column = table.column(at)
+            kind = field.type if declared is None else declared.field(field.name).type
+            size = text_bytes(column)
+            if size and not pa.types.is_dictionary(kind):  # written out in each row
+                room -= size
+                if room < 0:
+                    raise too_large(self.place, self.budget - room, self.budget)
+            if column.type != kind and not (size and pa.types.is_dictionary(kind)):
+                table = table.set_column(at, field.name, with_type(column, kind))
+        if wrong := wrong_values(self.name, table, whole=whole):
+            raise DamagedRunError(f"{self.place}: {wrong}", id="damaged-table")
+        return table
+
+
 class Tables:
     """The files of a run.
 
@@ -102,8 +165,10 @@ class Tables:
             recording = is_recording(run)
             if not recording and recover(run):
                 return
-            self.folder = Path(tempfile.mkdtemp(prefix="wattstep-"))
-            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            # Of a process that was killed, the next one removes it.
+            held = HeldFolder(Path(tempfile.gettempdir()), "wattstep-run-")
+            weakref.finalize(self, held.remove)
+            self.folder = held.path
             convert(run, self.folder, state="recording" if recording else "recovered")
         except OSError as error:
             raise DamagedRunError(
@@ -120,19 +185,29 @@ class Tables:
         return self.folder / f"{name}.parquet"
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
+    def _opened(self, name: str) -> Iterator[_Opened]:
         """Opens a Parquet file of the run.
 
         Raises:
             DamagedRunError: It cannot be read, nor what was asked of it meanwhile.
         """
+        place = f"{name}.parquet of {self.path}"
         try:
             with open_plain(self._file(name)) as plain, pq.ParquetFile(plain) as file:
-                if wrong := _unlike(name, file.schema_arrow):
-                    raise DamagedRunError(
-                        f"{name}.parquet of {self.path}: {wrong}", id="damaged-table"
-                    )
-                yield file  # data sets' machinery takes a quarter of a second
+                if wrong := wrong_type(name, file.schema_arrow):
+                    raise DamagedRunError(f"{place}: {wrong}", id="damaged-table")
+                size = os.fstat(plain.fileno()).st_size
+                budget = check_table(place, file.metadata, size)
+                # Coded, a name takes room once and not in each row; data sets' machinery takes a
+                # quarter of a second.
+                coded = pq.ParquetFile(
+                    plain, metadata=file.metadata, read_dictionary=texts_of(file.metadata)
+                )
+                yield _Opened(file=coded, name=name, place=place, budget=budget)
+        except MemoryError as error:
+            raise DamagedRunError(
+                f"{place} cannot be read: there is not enough memory for it", id="unreadable-table"
+            ) from error
         except FileNotFoundError as error:
             raise DamagedRunError(
                 f"{self.path} lacks {name}.parquet", id="missing-table"
@@ -144,8 +219,9 @@ class Tables:
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Table of a Parquet file of the run, or some of its columns."""
-        with self._opened(name) as file:
-            return file.read(None if columns is None else list(columns))
+        with self._opened(name) as opened:
+            chosen = opened.columns(None) if columns is None else list(columns)
+            return opened.decoded(opened.file.read(chosen))
 
     def batches(
         self, name: str, columns: Sequence[str] | None = None, rows: int = 1 << 16
@@ -160,10 +236,10 @@ class Tables:
         Raises:
             DamagedRunError: It cannot be read; pieces before the damage were given.
         """
-        with self._opened(name) as file:
-            known = file.schema_arrow.names
-            chosen = [each for each in columns or known if each in known]
-            yield from file.iter_batches(batch_size=rows, columns=chosen)
+        with self._opened(name) as opened:
+            for batch in opened.file.iter_batches(batch_size=rows, columns=opened.columns(columns)):
+                part = opened.decoded(pa.Table.from_batches([batch]), whole=False)
+                yield from part.to_batches()
 
     def count(self, name: str) -> int:
         """Rows of one of the Parquet files; 0 where it is not there.
@@ -173,8 +249,8 @@ class Tables:
         """
         if not self.has(name):
             return 0
-        with self._opened(name) as file:
-            return int(file.metadata.num_rows)
+        with self._opened(name) as opened:
+            return int(opened.file.metadata.num_rows)
 
     # --- samples ----------------------------------------------------------------------------
 
@@ -185,9 +261,7 @@ class Tables:
     def samples(self) -> dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]]:
         """Time, value (NaN: failed read) and error number of every channel, in order of time."""
         table = self.table("samples")
-        channel = pc.dictionary_encode(table["channel"].cast(pa.string())).combine_chunks()
-        codes = channel.indices.to_numpy()
-        names = channel.dictionary.to_pylist()
+        names, codes = coded(table["channel"])
         t_ns = table["t_ns"].to_numpy()
         value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
         errno = table["errno"].to_numpy()
@@ -196,6 +270,8 @@ class Tables:
         series = {}
         for code, name in enumerate(names):
             part = order[bounds[code] : bounds[code + 1]]
+            if not len(part):  # a name that no row has
+                continue
             if not (np.diff(t_ns[part]) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
                 part = part[np.unique(t_ns[part], return_index=True)[1]]
@@ -311,30 +387,6 @@ def _unsettled(
         return warmup
     before: npt.NDArray[np.bool_] = np.arange(len(warmup)) < usable[settled]
     return warmup | before
-
-
-def _unlike(name: str, schema: pa.Schema) -> str:
-    """Problem of a table, in words: a missing column or one of another type; "" if there is none."""
-    for field in SCHEMAS.get(name, ()):
-        at = schema.get_field_index(field.name)
-        if at < 0:
-            if field.name not in NOT_TOLD:
-                return f"it has no column {field.name}"
-        elif _sort(schema.field(at).type) != _sort(field.type):
-            return f"its column {field.name} holds {_sort(schema.field(at).type)}"
-    return ""
-
-
-def _sort(kind: pa.DataType) -> str:
-    """Kind of a type's values, whatever their number of bits."""
-    if pa.types.is_dictionary(kind):
-        return _sort(kind.value_type)
-    sorts = {
-        "whole numbers": pa.types.is_integer, "numbers": pa.types.is_floating,
-        "yes or no": pa.types.is_boolean, "lists": pa.types.is_list,
-        "texts": lambda one: pa.types.is_string(one) or pa.types.is_large_string(one),
-    }  # fmt: skip
-    return next((name for name, fits in sorts.items() if fits(kind)), str(kind))
 
 
 def _not_forward(table: pa.Table, marks: Marks) -> str:

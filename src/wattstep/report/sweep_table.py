@@ -16,8 +16,8 @@ from wattstep.schema.outcome import Outcome
 from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.schema.sweep_report import SweepReport
 
-# Workload, threads, precision, device, state: `Configuration.family`.
-Family = tuple[str, int | None, str, str | None, str]
+# Workload, threads, precision, device, state, engine: `Configuration.family`.
+Family = tuple[str, int | None, str, str | None, str, str]
 
 TRAINED: Final = "trained"
 OUT_OF_MEMORY: Final = "out of memory"
@@ -34,7 +34,7 @@ _OF_OTHER_FIGURES: Final = (
 _QUIET: Final = (TRAINED, "skipped")  # what the table says in full
 _MOST_NAMES: Final = 4  # of configurations of which the same is to be said
 _NOTHING_TO_SAY: Final = (("Not run yet", "0"), ("Versions", ""))
-TELLING: Final = ("threads", "precision", "device", "state")  # rows of one workload apart
+TELLING: Final = ("threads", "precision", "device", "state", "engine")  # rows of one workload apart
 
 
 @dataclass(frozen=True, kw_only=True)

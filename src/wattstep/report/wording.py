@@ -182,6 +182,7 @@ def _way(report: RunReport) -> dict[str, str]:
         "channels_last": "channels last" if options.get("channels_last") else "",
         "compiled": "compiled" if options.get("compiled") else "",
         "policy": planned_by(options),
+        "opencl_mode": plain(options.get("opencl_mode") or ""),
         "accumulate": _accumulated(options),
         "rate_rule": f"{plain(rule)} rate" if rule else "",
         "image_size": f"{size}×{size}" if size else "",

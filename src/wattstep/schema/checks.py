@@ -12,6 +12,7 @@ MOST_DEPTH: Final = 32
 INT32: Final = (1 << 31) - 1
 INT64: Final = (1 << 63) - 1
 UINT64: Final = (1 << 64) - 1
+LONG_BITS: Final = 400  # an integer of more is shown by its length: its digits take for ever
 
 Check = Callable[
     [Any], Any
@@ -34,8 +35,8 @@ def shown(value: Any) -> str:
     """A value in an error: whatever it is, a few characters."""
     if isinstance(value, (list, dict)):
         return f"a {type(value).__name__}"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > UINT64:
-        return f"a number of {value.bit_length()} bits"  # digits of large ones take for ever
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > LONG_BITS:
+        return f"a number of {value.bit_length()} bits"
     return ascii(value)[:60]
 
 
@@ -140,8 +141,10 @@ def record(checks: Mapping[str, Check], optional: Collection[str] = ()) -> Check
     """A check for a mapping with these entries and no others; optional ones may be missing."""
 
     def check_all(value: Any) -> dict[str, Any]:
-        if not isinstance(value, Mapping) or not value.keys() <= checks.keys():
+        if not isinstance(value, Mapping):
             raise ValueError(f"{shown(value)} is no mapping of {', '.join(checks)}")
+        if strange := value.keys() - checks.keys():
+            raise ValueError(f"{min(map(shown, strange))} is none of {', '.join(checks)}")
         if lacking := checks.keys() - value.keys() - set(optional):
             raise ValueError(f"{min(lacking)} is missing")
         return {name: named(name, checks[name], entry) for name, entry in value.items()}

@@ -203,6 +203,7 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "channels last": _field("whether channels lie last", _REFUSE, _option("channels_last"), facet="options", chosen=True),
         "compiled": _field("whether the model is compiled", _REFUSE, _compiled, facet="engine", chosen=True),
         "policy": _field("the policy that plans operations", _REFUSE, _option("policy"), facet="options", chosen=True),
+        "values on OpenCL": _field("how values move between host and device", _REFUSE, _option("opencl_mode"), facet="options", chosen=True),
         "checkpointing": _field("whether activations are computed again", _REFUSE, _option("checkpointing"), facet="options", chosen=True),
         "layers that train": _field("the layers that train", _REFUSE, _option("train_last"), facet="options", chosen=True),
         "lora": _field("the rank of LoRA", _REFUSE, _option("lora"), facet="options", chosen=True),

@@ -183,6 +183,8 @@ class Trainer(Protocol):
     def memory(self) -> dict[str, int]:
         """Bytes of what training keeps or makes at every step: "parameters", "gradients", ...
 
+        Where the engine tells all that its device holds, named as marks of a run name the peak of a
+        step (`recorded.device_memory`): "at_peak." before each category, "allocated", "reserved".
         Empty where the framework does not tell them.
         """
         return {}
@@ -385,8 +387,8 @@ class Engine(Protocol):
         processors: Kinds of processors that it records trainings on: "cpu", "cuda", or any other
             name that it knows.
         options: Of "channels_last", "compiled", "policy", "checkpointing", "train_last", "lora",
-            "optimizer", "offload", "optimizer_kernel" and "interop_threads" those of a `Preparation`
-            that it heeds.
+            "optimizer", "offload", "optimizer_kernel", "interop_threads" and "opencl_mode" those of a
+            `Preparation` that it heeds.
         exports: Whether it trains what `export` writes, and not workloads as they are.
         requires: What pip installs where it trains, e.g. "mnn>=3.6"; nothing where it is not for us
             to install.
@@ -548,8 +550,11 @@ class Engine(Protocol):
         """
         return None
 
-    def bytes_of_tensors(self) -> int:
-        """Bytes of all tensors of this process in main memory; the framework is loaded.
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
+        """Bytes that all tensors of this process take of main memory; the framework is loaded.
+
+        Args:
+            absent: As `Meter.absent`: what was allocated and never touched takes none.
 
         Raises:
             InvalidValueError: The framework does not tell them.

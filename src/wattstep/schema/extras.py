@@ -26,6 +26,7 @@ EXTRAS: dict[str, str] = {
     "executorch": "executorch",
     "mlx": "mlx",
     "onnx": "onnx",
+    "pyopencl": "opencl",
     "distributed": "cluster",
     "duckdb": "query",
     "msgspec": "traces",

@@ -409,6 +409,26 @@ _METRICS: Final = {
         unit="ratio",
         computed="wattstep.run.operations_share:operations_share",
     ),
+    "compute_share": Metric(
+        label="Computing",
+        meaning="Share of a step in which operations compute; on a GPU, in which it does",
+        unit="ratio",
+        computed="wattstep.run.step_shares:compute_share",
+    ),
+    "data_movement_share": Metric(
+        label="Moving data",
+        meaning="Share of a step in which operations only bring values elsewhere or into another layout; "
+        "on a GPU, in which it only copies or fills",
+        unit="ratio",
+        computed="wattstep.run.step_shares:data_movement_share",
+    ),
+    "launch_share": Metric(
+        label="Launches and gaps",
+        meaning="Share of a step in which no operation runs, or nothing on the GPU: launches, the "
+        "framework's own code, batches, waiting",
+        unit="ratio",
+        computed="wattstep.run.step_shares:launch_share",
+    ),
     "sustained": Metric(label="Sustained", meaning="The first minute of training against the last"),
     "thermal_time_constant": Metric(
         label="Thermal time constant",

@@ -41,6 +41,7 @@ class Configuration:
         repeat: Which of the repetitions, from 1.
         device: Label of the device in a cluster, or None for this machine.
         state: Of the device, as `device_state.DeviceState.label` spells it; "": as it is.
+        engine: Framework; "": that of the whole sweep.
     """
 
     workload: str
@@ -50,21 +51,25 @@ class Configuration:
     repeat: int = 1
     device: str | None = None
     state: str = ""
+    engine: str = ""
 
     @property
     def name(self) -> str:
-        """The name of its run, e.g. "lenet-b4-t1-fp32-r1"."""
+        """The name of its run, e.g. "lenet-b4-t1-fp32-r1", "lenet-b4-t1-fp32-mnn-r1"."""
         threads = "auto" if self.threads is None else self.threads
         state = self.state.replace("=", "").replace(" ", "-")
         parts = [
-            self.workload, f"b{self.batch_size}", f"t{threads}", self.precision, state, self.device
+            self.workload, f"b{self.batch_size}", f"t{threads}", self.precision, self.engine, state,
+            self.device,
         ]  # fmt: skip
         return "-".join([*(str(part) for part in parts if part), f"r{self.repeat}"])
 
     @property
-    def family(self) -> tuple[str, int | None, str, str | None, str]:
+    def family(self) -> tuple[str, int | None, str, str | None, str, str]:
         """Key that it shares with configurations that differ in batch size or repetition only."""
-        return self.workload, self.threads, self.precision, self.device, self.state
+        return (
+            self.workload, self.threads, self.precision, self.device, self.state, self.engine
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,7 @@ _OPTIONS: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("checkpointing", "offload", "exported", "one_thread"), or_none(yes_no)),
     **dict.fromkeys(("train_last", "lora"), _COUNT),
     "optimizer": or_none(string),
-    "policy": or_none(string),
+    **dict.fromkeys(("policy", "opencl_mode"), or_none(string)),
     "exclude": or_none(listed(string)),
     "frames_per_step": _FROM_0,
     "until": or_none(_goal),
@@ -267,6 +267,19 @@ _POWER: Final[Mapping[str, Check]] = {
     "busy_watts_a_core": at_least(0),
     "source": string,
 }
+
+
+def _reads(value: Any) -> list[dict[str, Any]]:
+    """What was sampled; each read has a journal of its own."""
+    reads: list[dict[str, Any]] = listed(record(_READ))(value)
+    numbers = [read["number"] for read in reads]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("two reads have one number")
+    if not all(read["channels"] for read in reads):
+        raise ValueError("a read has no channels")
+    return reads
+
+
 RUN: Final[Mapping[str, Check]] = {
     "schema_version": whole(0, INT32),
     "state": string,
@@ -300,7 +313,7 @@ RUN: Final[Mapping[str, Check]] = {
     "asked": facts(_ASKED),
     "power_model": or_none(facts(_POWER, needed=tuple(_POWER))),
     "scheduling": string,
-    "reads": listed(record(_READ)),
+    "reads": _reads,
     "absent": mapping(string),
     "notes": listed(string),
     "lost": mapping(whole(-INT64, INT64)),

@@ -307,6 +307,7 @@ class TrainingOptions(TypedDict, total=False):
     offload: bool | None
     optimizer_kernel: str | None
     interop_threads: int | None
+    opencl_mode: str | None
     cores: str | None
     allocator: str | None
     exported: bool | None

@@ -8,7 +8,7 @@ from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.channel import Channel
-from wattstep.schema.checks import named
+from wattstep.schema.checks import named, shown
 from wattstep.schema.run_checks import RUN
 from wattstep.schema.run_documents import (
     AskedLength,
@@ -135,7 +135,7 @@ class RunInfo:
         version = document.get("schema_version")
         if version != SCHEMA_VERSION:
             raise DamagedRunError(
-                f"run.json has schema {version!r}, this wattstep reads {SCHEMA_VERSION}",
+                f"run.json has schema {shown(version)}, this wattstep reads {SCHEMA_VERSION}",
                 id="other-schema",
             )
         given = {key: value for key, value in document.items() if key in RUN}

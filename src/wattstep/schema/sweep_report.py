@@ -20,6 +20,7 @@ class Axes:
         threads: None: the framework's choice.
         devices: Labels of devices in a cluster; None: this machine.
         states: Of the device; "": as it is. Sweeps of before November 2026 knew none.
+        engines: Frameworks; "": that of the settings.
         repeats: Numbers of the repetitions.
     """
 
@@ -29,6 +30,7 @@ class Axes:
     precisions: tuple[str, ...] = ("fp32",)
     devices: tuple[str | None, ...] = (None,)
     states: tuple[str, ...] = ("",)
+    engines: tuple[str, ...] = ("",)
     repeats: tuple[int, ...] = (1,)
 
     @classmethod
@@ -81,14 +83,14 @@ class SweepReport:
         return sum(self.sessions)
 
     @property
-    def families(self) -> Iterator[tuple[str, int | None, str, str | None, str]]:
+    def families(self) -> Iterator[tuple[str, int | None, str, str | None, str, str]]:
         """Planned configurations without their batch size, as `Configuration.family` has them.
 
         A fleet sends some workloads to some of its devices only.
         """
         axes = self.axes
         for family in product(
-            axes.workloads, axes.threads, axes.precisions, axes.devices, axes.states
+            axes.workloads, axes.threads, axes.precisions, axes.devices, axes.states, axes.engines
         ):
             if family[0] in self.workloads_of.get(family[3] or "", axes.workloads):
                 yield family

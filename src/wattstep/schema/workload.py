@@ -201,6 +201,8 @@ class Preparation:
         optimizer_kernel: One of `OPTIMIZER_KERNELS`: how an optimizer goes through the parameters, with the
             same arithmetic; None: the framework's choice.
         interop_threads: Threads that run operations beside each other; None: the framework's choice.
+        opencl_mode: One of `schema.opencl.MODES`, how values move between host and device; None: the
+            engine's choice.
         exported: Folder of the training as it was exported for the engine; None: it is exported now,
             where the engine needs that.
         on_part: Told when one of `PARTS` begins, or goes on; None where nobody asks.
@@ -223,6 +225,7 @@ class Preparation:
     offload: bool = False
     optimizer_kernel: str | None = None
     interop_threads: int | None = None
+    opencl_mode: str | None = None
     exported: Path | None = None
     on_part: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from wattstep.errors import ErrorDocument, RecordingError, WattstepError
+from wattstep.serve.jobs import BusyError
 from wattstep.serve.list_routes import ListRoutes
 from wattstep.serve.pages import Pages
 from wattstep.serve.report_routes import BACK, ReportRoutes
@@ -23,7 +24,11 @@ from wattstep.serve.site import Site
 from wattstep.serve.store_view import UnknownEntryError
 from wattstep.serve.write_routes import WriteRoutes
 
-STATUS: Final[Mapping[type[WattstepError], int]] = {UnknownEntryError: 404, RecordingError: 507}
+STATUS: Final[Mapping[type[WattstepError], int]] = {
+    UnknownEntryError: 404,
+    RecordingError: 507,
+    BusyError: 503,
+}
 OF_OURS: Final = 422  # what the user can do something about
 
 

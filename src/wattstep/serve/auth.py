@@ -36,12 +36,19 @@ class Guard:
         token: Goes into the forms of our pages, so that only they can change anything; new with
             each start.
         secret: Of the login link; new with each start.
+        encrypted: True if it speaks TLS.
     """
 
     host: str
     login: bool
+    encrypted: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @property
+    def scheme(self) -> str:
+        """Of its addresses."""
+        return "https" if self.encrypted else "http"
 
     def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
         """Reason why a request with these headers is refused before it is looked at; None: it is not."""
@@ -76,7 +83,7 @@ class Guard:
     def _from_us(self, headers: Mapping[str, str], host: str) -> bool:
         """True if the browser does not say that another server's page sends this."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and origin.lower() != f"http://{host.lower()}":
+        if origin is not None and origin.lower() != f"{self.scheme}://{host.lower()}":
             return False
         return site is None or site == "same-origin"
 

@@ -7,18 +7,27 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wattstep.errors import WattstepError
 from wattstep.schema.processes import child_command
 from wattstep.serve.task import Task
 
 READERS: Final = 2  # reports and comparisons that are worked out side by side
 FAILED_S: Final = 30.0  # for so long a failure is told again before it is tried again
+MOST_WAITING: Final = 32  # pages that are being written, or wait for it
+MOST_S: Final = 600.0  # that one piece of work may take
 TASKS_OF_ONE: Final = 100  # then a new child takes over: libraries give memory back at their end
+
+
+class BusyError(WattstepError):
+    """More is asked of the server at once than it takes on."""
+
+    id = "too-much-asked"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +46,15 @@ class Outcome:
 
 
 class Worker:
-    """A child that does one task at a time (`serving.worker`), started when there is one."""
+    """A child that does one task at a time (`serving.worker`), started when there is one.
 
-    def __init__(self) -> None:
+    Args:
+        most_s: That a task may take.
+    """
+
+    def __init__(self, most_s: float = MOST_S) -> None:
+        self._most_s = most_s
+        self._late = False
         self._child: subprocess.Popen[str] | None = None
         self._tasks = 0
         self._closed = False
@@ -52,7 +67,8 @@ class Worker:
             assert child.stdout is not None
             child.stdin.write(json.dumps(task.to_dict()) + "\n")
             child.stdin.flush()
-            line = child.stdout.readline()
+            with self._watched(child):
+                line = child.stdout.readline()
             if line.endswith("\n"):
                 answer = json.loads(line)
                 return _outcome(answer.get("done"), answer.get("error", ""))
@@ -63,6 +79,23 @@ class Worker:
         except ValueError:  # what it wrote is no answer
             return _outcome(None, "the process that read it did not answer in JSON")
         return _outcome(None, self._why_ended())
+
+    @contextmanager
+    def _watched(self, child: subprocess.Popen[str]) -> Iterator[None]:
+        """Ends a child that takes too long."""
+        self._late = False
+
+        def end() -> None:
+            self._late = True
+            child.kill()
+
+        timer = threading.Timer(self._most_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def kill(self) -> None:
         """Ends the child, whatever it is at; no other follows."""
@@ -98,6 +131,8 @@ class Worker:
         assert self._child is not None
         code = self._child.wait()
         self.end()
+        if self._late:
+            return f"it took longer than {self._most_s:g} s: ask for fewer runs at once"
         if code == -signal.SIGKILL and not self._closed:
             return "the process that read it was killed: probably there is not enough memory"
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -109,10 +144,14 @@ class JobQueue:
 
     Args:
         children: Number of processes.
-        told: Called after each piece of work.
+        on_done: Called after each piece of work.
+        most: Pieces of work that it takes on at once; None: any number.
     """
 
-    def __init__(self, children: int, on_done: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, children: int, on_done: Callable[[], None] = lambda: None, most: int | None = None
+    ) -> None:
+        self._most = most
         self._told = on_done
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Outcome]] = {}
@@ -127,9 +166,16 @@ class JobQueue:
         Args:
             key: Key that equal work shares.
             task: For `serving.worker`.
+
+        Raises:
+            BusyError: It has as much to do as it takes on.
         """
         with self._lock:
             future = self._under_way.get(key)
+            if future is None and self._most is not None and len(self._under_way) >= self._most:
+                raise BusyError(
+                    f"{len(self._under_way)} pages are being written already: ask again in a minute"
+                )
             if future is None:
                 future = self._threads.submit(self._do, key, task)
                 self._under_way[key] = future

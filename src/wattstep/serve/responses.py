@@ -179,7 +179,9 @@ def login(request: Request, guard: Guard) -> Response:
         raise HTTPException(401, "This link is of an earlier start of the server.")
     answer = RedirectResponse("/", status_code=303)
     # Lax: a report has an origin of its own, and its link back to the list must not log out.
-    answer.set_cookie(COOKIE, guard.secret, httponly=True, samesite="lax", path="/")
+    answer.set_cookie(
+        COOKIE, guard.secret, httponly=True, samesite="lax", path="/", secure=guard.encrypted
+    )
     return answer
 
 

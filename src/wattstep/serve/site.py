@@ -13,7 +13,7 @@ from wattstep.serve.auth import Guard
 from wattstep.serve.cache import Cache
 from wattstep.serve.deleting import Trash
 from wattstep.serve.figures import Figures
-from wattstep.serve.jobs import READERS, JobQueue, Outcome
+from wattstep.serve.jobs import MOST_WAITING, READERS, JobQueue, Outcome
 from wattstep.serve.rows import Row, Versions, row_of
 from wattstep.serve.store_view import Entry, Listing, StoreView, UnknownEntryError
 from wattstep.serve.task import Task
@@ -47,7 +47,7 @@ class Site:
         self.trash = Trash(self.store)
         self.versions = Versions()
         self.figures = Figures(self.cache)
-        self._line = JobQueue(READERS, self.cache.shrink)
+        self._line = JobQueue(READERS, self.cache.shrink, MOST_WAITING)
         self._recovering = JobQueue(
             1
         )  # two conversions within one process would not see their locks

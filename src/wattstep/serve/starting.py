@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,11 +19,42 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.serve.application import make_application
 from wattstep.serve.auth import Guard, is_loopback
 from wattstep.serve.cache import Cache
+from wattstep.serve.connections import MOST_AT_ONCE, MOST_SILENT, BoundedConnection
 from wattstep.serve.site import Site
 
-MOST_AT_ONCE: Final = 64  # connections
 LARGEST_HEAD: Final = 64 * 1024  # bytes of address and headers
 ENDS_S: Final = 2  # for requests that are under way
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """Certificate of a server, and its private key.
+
+    Attributes:
+        chain: File in PEM: the certificate, and those that it is signed with.
+        key: File of the key in PEM; None: it is in the first.
+    """
+
+    chain: Path
+    key: Path | None = None
+
+    def check(self) -> None:
+        """Refuses what no server can use, before it starts.
+
+        Raises:
+            InvalidValueError: A file is not there, or is none, or they do not belong together, or the
+                key asks for a password.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.chain, self.key, password=lambda: "")
+        except OSError as error:  # those of ssl, too
+            reason = error.strerror if not isinstance(error, ssl.SSLError) else error.reason
+            raise InvalidValueError(
+                f"--certificate {self.chain}{f' --key {self.key}' if self.key else ''}: certificate and "
+                f"key in PEM, without a password, are wanted ({reason or error})",
+                id="unusable-certificate",
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +84,7 @@ def serve(
     login: bool,
     ready: Callable[[Served], None],
     cache: Cache | None = None,
+    certificate: Certificate | None = None,
 ) -> None:
     """Serves a store until Ctrl-C or SIGTERM.
 
@@ -62,12 +95,17 @@ def serve(
         login: True if a secret is asked for on loopback, too; elsewhere it always is.
         ready: Told once the server accepts connections.
         cache: Where pages are kept; None: in the user's cache folder.
+        certificate: The server speaks TLS with it; None: plain HTTP.
 
     Raises:
-        InvalidValueError: There is no such folder, or no such address.
+        InvalidValueError: There is no such folder, or no such address, or the certificate cannot be
+            used.
         RecordingError: The port is taken.
     """
-    guard = Guard(host=host, login=login or not is_loopback(host))
+    if certificate is not None:
+        certificate.check()
+    encrypted = certificate is not None
+    guard = Guard(host=host, login=login or not is_loopback(host), encrypted=encrypted)
     site = Site(folder, guard, cache)
     try:
         listening = _listening(host, port)
@@ -76,7 +114,7 @@ def serve(
         raise
     with listening:
         _errors_in_one_line()
-        server = _Server(_config(site), lambda: ready(_served(site, listening)))
+        server = _Server(_config(site, certificate), lambda: ready(_served(site, listening)))
         server.run(sockets=[listening])
 
 
@@ -94,17 +132,19 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
-def _config(site: Site) -> uvicorn.Config:
+def _config(site: Site, certificate: Certificate | None) -> uvicorn.Config:
     return uvicorn.Config(
         make_application(site),
-        http="h11",
+        http=BoundedConnection,
+        ssl_certfile=None if certificate is None else certificate.chain,
+        ssl_keyfile=None if certificate is None else certificate.key,
         ws="none",
         loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_AT_ONCE,
+        limit_concurrency=MOST_AT_ONCE + MOST_SILENT,
         h11_max_incomplete_event_size=LARGEST_HEAD,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=ENDS_S,
@@ -141,7 +181,7 @@ def _served(site: Site, listening: socket.socket) -> Served:
     shown = f"[{name}]" if ":" in name else name
     path = f"login?key={quote(guard.secret)}" if guard.login else ""
     return Served(
-        url=f"http://{shown}:{port}/{path}", host=guard.host, port=port,
+        url=f"{guard.scheme}://{shown}:{port}/{path}", host=guard.host, port=port,
         store=str(site.store.root), login=guard.login,
     )  # fmt: skip
 

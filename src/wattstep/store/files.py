@@ -14,6 +14,7 @@ from wattstep.errors import DamagedRunError, RecordingError, RunExistsError
 from wattstep.schema.checks import parse_json
 from wattstep.schema.journal import JOURNAL, RUN
 from wattstep.schema.run_info import RunInfo
+from wattstep.store.budget import DESCRIPTION, multiple
 from wattstep.store.folder import Folder, opened
 
 
@@ -91,11 +92,13 @@ def read_info(run: Path | Folder) -> RunInfo:
 
     Raises:
         DamagedRunError: It is not there or cannot be read.
+        InvalidValueError: The environment says no budget.
     """
     path = (run.path if isinstance(run, Folder) else run) / RUN
+    most = round(multiple() * DESCRIPTION)
     try:
         with opened(run) as folder:
-            document = parse_json(folder.read(RUN))
+            document = parse_json(folder.read(RUN, most))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise no_run(path.parent) from error
     except OSError as error:

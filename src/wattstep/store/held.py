@@ -28,10 +28,15 @@ class HeldFolder:
     def __init__(self, parent: Path, prefix: str) -> None:
         remove_abandoned(parent, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        made = self.path / f"{_HELD}-not-yet"
-        self._held = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._held, fcntl.LOCK_EX)
-        made.rename(self.path / _HELD)  # so that nobody sees it without its lock
+        self._held = -1
+        try:
+            made = self.path / f"{_HELD}-not-yet"
+            self._held = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
+            fcntl.flock(self._held, fcntl.LOCK_EX)
+            made.rename(self.path / _HELD)  # so that nobody sees it without its lock
+        except BaseException:  # Ctrl-C, too
+            self.remove()
+            raise
 
     def __enter__(self) -> Path:
         return self.path

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.schema.journal import NAMES
+from wattstep.store.budget import LEAST, TEXT, check_journal, multiple, too_large
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import LOST_NAME, Ints
 from wattstep.store.tables import BLOCK
@@ -23,6 +24,7 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
     except FileNotFoundError:
         return
     with file:
+        check_journal(f"{name} of {journal.path.parent}", file.fileno())
         rows = os.fstat(file.fileno()).st_size // row.itemsize  # what comes meanwhile is left
         while rows > 0:
             block = np.fromfile(file, row, min(BLOCK, rows))
@@ -42,13 +44,17 @@ def read_names(journal: Folder) -> list[str]:
     """Names by code, and last the one for codes whose name was cut off."""
     names: list[str] = []
     try:
-        lines = journal.read(NAMES).splitlines()
+        with journal.open(NAMES) as file:
+            place, size = f"{NAMES} of {journal.path.parent}", os.fstat(file.fileno()).st_size
+            if TEXT * size > (allowed := round(multiple() * LEAST)):
+                raise too_large(place, TEXT * size, allowed)
+            lines = file.read(size).splitlines()
     except FileNotFoundError:
         lines = []
     for line in lines:
         try:
             _, code, text = json.loads(line)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             break
         if code != len(names) or not isinstance(text, str):
             break

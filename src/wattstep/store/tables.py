@@ -67,6 +67,17 @@ OPERATIONS_SCHEMA = pa.schema(
         ("launch", pa.int32()),  # of work on a GPU: what asked for it, as `parent`
     ]
 )
+# Frames and steps of a training beside a foreground job, alone and together, in turns.
+FOREGROUND = pa.schema(
+    [
+        ("round", pa.int32()),
+        ("where", pa.string()),
+        ("kind", pa.string()),
+        ("begin_ns", pa.int64()),
+        ("woken_ns", pa.int64()),
+        ("done_ns", pa.int64()),
+    ]
+)
 NOT_TOLD = frozenset(
     {"launch", "waited_ns", "host_start_ns", "host_end_ns", HOST_MARKS}
 )  # columns that may be left out: nothing is known of them

@@ -15,7 +15,8 @@ from wattstep.train.environment.device_state import DeviceState
 from wattstep.train.settings import TrainingSettings
 
 # What each configuration sets for itself.
-_AXES: Final = ("workload", "batch_size", "threads", "precision", "out")
+_AXES: Final = ("workload", "batch_size", "threads", "precision", "keeps_diverging", "out")
+ONE_ENGINE: Final = ("",)  # that of the settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +25,10 @@ class SweepPlan:
 
     Attributes:
         settings: Settings that all have in common; its workload, batch size, threads and precision do not
-            count.
+            count, nor its engine where there are several.
         devices: Labels of devices in a cluster, or None for this machine.
         states: Of the device; one that says nothing: as it is.
+        engines: Frameworks; "": that of the settings.
         memory_limit: In bytes, or None.
         cooldown: "auto", "none" or seconds.
         only: Of devices that take some of the workloads only, which.
@@ -40,6 +42,7 @@ class SweepPlan:
     precisions: tuple[str, ...] = ("fp32",)
     devices: tuple[str | None, ...] = (None,)
     states: tuple[DeviceState, ...] = (DeviceState(),)
+    engines: tuple[str, ...] = ONE_ENGINE
     repeats: int = 1
     memory_limit: int | None = None
     cooldown: str = "auto"
@@ -63,9 +66,11 @@ class SweepPlan:
         smaller one ran out of memory.
         """
         rounds = range(1, self.repeats + 1)
-        others = list(product(self.workloads, self.threads, self.precisions, self.devices))
+        others = list(
+            product(self.workloads, self.threads, self.precisions, self.devices, self.engines)
+        )
         # States before the others: each change of a mode takes time.
-        for repeat, state, (workload, threads, precision, device), batch in product(
+        for repeat, state, (workload, threads, precision, device, engine), batch in product(
             rounds, self.states, others, sorted(set(self.batches))
         ):
             if workload not in self._workloads_on(device):
@@ -78,6 +83,7 @@ class SweepPlan:
                 repeat=repeat,
                 device=device,
                 state=state.label,
+                engine=engine,
             )
 
     def settings_of(self, configuration: Configuration, out: str) -> TrainingSettings:
@@ -92,6 +98,8 @@ class SweepPlan:
             batch_size=configuration.batch_size,
             threads=configuration.threads,
             precision=configuration.precision,
+            engine=configuration.engine or self.settings.engine,
+            keeps_diverging=True,
             canary=self.limit_of(configuration.device) is None,  # which its memory might break
             out=out,
         )
@@ -133,6 +141,7 @@ class SweepPlan:
             "precisions": list(self.precisions),
             "devices": list(self.devices),
             "states": [state.label for state in self.states],
+            "engines": list(self.engines),
             "repeats": list(range(1, self.repeats + 1)),
         }
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from wattstep import engines, workloads
-from wattstep.errors import RecordingError, WattstepError
+from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
+from wattstep.recorded.memory import AT_PEAK
+from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
 from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
@@ -55,6 +57,10 @@ from wattstep.train.time_to_target import TimeToTarget
 STEPS_TIMES = 2.0  # until then the least steps are waited for
 MOST_TIMES = 3.0  # until then traced steps and what follows memory may go on
 FEWEST_STEPS = 3  # that count, whatever they take
+LOST = 2  # losses in a row that nothing can be calculated with: scaled gradients may overflow once
+FIRST_STEPS = (
+    10  # in which a training that diverges is refused: as many as an export is tested with
+)
 BESIDE_S = 10.0  # where steps were asked for: for what comes after them, or as long as those took
 MEMORY_STEPS = 20  # what following the memory of a step may take, in steps
 # How long a run with a goal may take, where neither steps nor seconds are given.
@@ -328,6 +334,7 @@ class _Loop:
         self._clean = 0  # steps that count
         self._measured = 0.0  # share of the steps that count
         self._after_traced = False
+        self._lost = 0  # losses, one after the other
         self._diverged = False
         self._time_to_target = time_to_target
         self._begin_to_govern = begin_to_govern
@@ -363,6 +370,8 @@ class _Loop:
                 last=last, diverged=self._diverged
             ):
                 break
+            if self._diverged:
+                break
         if self._sustaining is not None:
             add_environment(recorder, sustain=self._sustaining.facts())
         self._keep_forecast()
@@ -389,7 +398,8 @@ class _Loop:
         took = self._clock() - self._begun
         step = took / max(self._clean, 1)
         until, words = self._until(took)
-        wanted = WANTED if TraceMode.parse(settings.trace).tracing else 0
+        traces = TraceMode.parse(settings.trace).tracing and not self._diverged
+        wanted = WANTED if traces else 0
         # A run that was too short for its traced steps gets them now, with clean ones between; one
         # it has in any case, where its engine tells operations.
         for _ in range(max(wanted - self._steps.traced_steps, 0) * self._steps.can_trace):
@@ -415,7 +425,8 @@ class _Loop:
         # The optimizer's state exists only after its first step.
         on_device = settings.processor != "cpu"
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
-        if wanted and recorder.problem is None:
+        told = any(AT_PEAK in name for name in sizes)  # by the engine itself
+        if wanted and recorder.problem is None and not told:
             if MEMORY_STEPS * step > left:
                 recorder.note(
                     "memory by category is not known: following a step's memory would have taken "
@@ -547,7 +558,7 @@ class _Loop:
         }
 
     def _step(self, stage: str) -> None:
-        recorder, steps = self._recorder, self._steps
+        steps = self._steps
         begin = self._clock()
         steps.samples = self._samples
         begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first
@@ -571,14 +582,11 @@ class _Loop:
         if self._governor is not None:
             self._governor.step(begin, self._clock(), counts=alike)
         self._after_traced = traced  # the step after a traced one finds back to its habits
-        if not math.isfinite(loss) and not self._diverged:
-            self._diverged = True
-            recorder.note(
-                f"the loss is not a finite number from step {steps.index - 1} on: "
-                "what was timed is not a training that works"
-            )
+        self._lost = 0 if abs(loss) <= MOST_NUMBER else self._lost + 1  # NaN is not, either
+        if self._lost == LOST:
+            self._diverge(loss)
         if (work := self._trainer.due()) is not None:
-            with recorder.exclude(BESIDE):
+            with self._recorder.exclude(BESIDE):
                 work()
         now = self._clock()
         if now - self._reported > REPORT_NS:
@@ -595,6 +603,25 @@ class _Loop:
                     unpowered=self._eta.unpowered if training and self._knows_its_end else "",
                 )
             )  # fmt: skip
+
+    def _diverge(self, loss: float) -> None:
+        """Ends what is no training any more: its steps are not the ones that were to be measured.
+
+        Raises:
+            InvalidValueError: It never was one.
+        """
+        first = self._steps.index - LOST
+        if first < FIRST_STEPS and not self._settings.keeps_diverging:
+            raise InvalidValueError(
+                f"{self._settings.workload} diverges: the loss of step {first + 1} is not finite or beyond {MOST_NUMBER:g}; "
+                "choose a smaller learning rate (--optimizer NAME,lr=...)",
+                id="diverging-training",
+            )
+        self._diverged = True
+        self._recorder.note(
+            f"the loss is not finite or beyond {MOST_NUMBER:g} from step {first} on: the training diverged, and "
+            "measuring ended there"
+        )
 
     def _sustain(self, begin_ns: int, counts: bool) -> None:
         """Tells what watches the training of a step that has just ended."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ MARKED_OTHERWISE = (
     " (another convention: --step-marker; under torchrun: torchrun --no-python wattstep profile "
     "SCRIPT)"
 )
+
+
+_OF_PROCESS = ("cores", "allocator")  # of a script's tuning, what a process begins with
+_TUNABLE = {each.name for each in fields(ScriptTuning)} - {"nudge", "on_loss"} | set(_OF_PROCESS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,11 @@ class ProfileSettings:
                     "--plan: of a script on this machine; without --target", id="only-here"
                 )
             return
+        if strange := sorted(set(self.tuned) - _TUNABLE):
+            raise InvalidValueError(
+                f"--plan: {', '.join(strange)}: nothing that can be put into a script",
+                id="not-of-a-script",
+            )
         if "cores" in self.tuned:
             check_cores(str(self.tuned["cores"]))
         check_target(self.target)
@@ -163,9 +172,7 @@ def script_environment(tuned: Mapping[str, bool | int | str]) -> dict[str, str]:
 
 def tuning_of(tuned: Mapping[str, bool | int | str]) -> ScriptTuning:
     """Settings that are put into a script; those of its process alone are passed over."""
-    own: dict[str, Any] = {
-        name: value for name, value in tuned.items() if name not in ("cores", "allocator")
-    }
+    own: dict[str, Any] = {name: value for name, value in tuned.items() if name not in _OF_PROCESS}
     return ScriptTuning(**own)
 
 

@@ -13,6 +13,7 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schedule import policies
 from wattstep.schema.goal import Goal
+from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import (
     AskedLength,
     CalibrationFile,
@@ -71,6 +72,8 @@ class TrainingSettings(MemoryStrategies):
         planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
+        keeps_diverging: Whether a training that diverges in its first steps is a result, as of a sweep,
+            whose table says that it fits and does not learn; it is refused otherwise.
 
     The others: as the help of their options says.
     """
@@ -90,13 +93,17 @@ class TrainingSettings(MemoryStrategies):
         "S",
     )
     least_steps: int = LEAST_STEPS
+    keeps_diverging: bool = False
     warmup: int = setting(3, "First steps that do not count.", "N")
     threads: int | None = setting(
         None, "Threads of an operation. [default: the framework's choice]", "N"
     )
-    engine: str = setting("torch", "Framework.")
+    engine: str = setting("torch", "Framework; `wattstep engines` lists them.", "NAME")
     processor: str = setting(
-        "cpu", "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one.", "NAME"
+        "",
+        "cpu, or cuda for an NVIDIA GPU; cuda:1 for the second one. Of the engine opencl: opencl, or "
+        "opencl:1 for the second device. [default: the engine's first]",
+        "NAME",
     )
     interop_threads: int | None = setting(
         None,
@@ -136,6 +143,13 @@ class TrainingSettings(MemoryStrategies):
         "Operations run by a plan of this policy in place of the framework's own order, on a CPU: "
         f"{', '.join(policies.POLICIES)}.",
         "NAME",
+    )
+    opencl_mode: str | None = setting(
+        None,
+        "With --engine opencl: copying (inputs and outputs of every operation cross between host and "
+        "device), resident (batches and the loss do), fused (likewise, with joined kernels, shared "
+        "memory, and copies beside them). [default: fused]",
+        "MODE",
     )
     accumulate: int = setting(
         1,
@@ -281,11 +295,18 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError(
                 f"--warmup {self.warmup}: it cannot be negative", id="out-of-range"
             )
+        if not self.processor:
+            object.__setattr__(self, "processor", engines.find(self.engine).processors[0])
         check_engine(
             self.engine, self.processor, self.precision,
             channels_last=self.channels_last, compiled=self.compiled, policy=self.policy,
-            interop_threads=self.interop_threads, optimizer_kernel=self.optimizer_kernel, **self.strategies,
+            opencl_mode=self.opencl_mode, interop_threads=self.interop_threads, optimizer_kernel=self.optimizer_kernel, **self.strategies,
         )  # fmt: skip
+        if self.opencl_mode not in (None, *MODES):
+            raise InvalidValueError(
+                f"--opencl-mode {self.opencl_mode}: there are {', '.join(MODES)}",
+                id="unknown-opencl-mode",
+            )
         if self.policy is not None:
             policies.check_name(self.policy)
             if self.warmup < policies.FIRST_STEPS:
@@ -417,6 +438,7 @@ class TrainingSettings(MemoryStrategies):
             optimizer_kernel=self.optimizer_kernel,
             interop_threads=self.interop_threads,
             policy=self.policy,
+            opencl_mode=self.opencl_mode,
             exported=None if self.exported is None else Path(self.exported),
             **self.prepared,
         )

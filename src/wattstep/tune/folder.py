@@ -19,7 +19,7 @@ from wattstep.store.lock import lock_folder
 from wattstep.train.child.local_machine import this_machine, unlike, versions
 from wattstep.train.child.measuring import recording_errors
 from wattstep.tune.processes import turn_of
-from wattstep.tune.search import Ask, Bench, Turn
+from wattstep.tune.turns import Ask, Bench, Turn
 
 TUNE: Final = "tune.json"
 TURNS: Final = "turns.jsonl"

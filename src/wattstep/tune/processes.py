@@ -25,8 +25,8 @@ from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.environment.device_state import parse_cores
 from wattstep.train.script import ProfileSettings, script_environment
 from wattstep.train.settings import TrainingSettings
-from wattstep.tune.search import Ask, Turn
 from wattstep.tune.space import OF_PROCESS, Candidate
+from wattstep.tune.turns import Ask, Turn
 
 WARM_STEPS: Final = 1  # before each turn: threads and caches are another candidate's
 NEW_STEPS: Final = 3  # of a training that begins within the search, beside those
@@ -137,6 +137,28 @@ class _Open:
     last: Candidate | None = None
 
 
+class _PowerFolders:
+    """New folders in which power is sampled, gone with the bench.
+
+    Args:
+        power: Whether energy is asked for; else there are none.
+    """
+
+    def __init__(self, *, power: bool) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="wattstep-tune-")) if power else None
+        self._made = 0
+
+    def new(self) -> Path | None:
+        """One that is not there yet."""
+        self._made += 1
+        return None if self._folder is None else self._folder / str(self._made)
+
+    def close(self) -> None:
+        """Removes all of them."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class WorkloadBench:
     """Candidates of a workload take turns: threads, layout and optimizers within a process, others each in its own.
 
@@ -149,11 +171,10 @@ class WorkloadBench:
     def __init__(
         self, settings: TrainingSettings, limit: MemoryLimit | None = None, *, power: bool = False
     ) -> None:
-        self._settings, self._limit, self._power = settings, limit, power
+        self._settings, self._limit = settings, limit
         self._open: dict[str, _Open] = {}  # the one that was used last stands last
         self._alone: tuple[str, int] = ("", 0)
-        self._made = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="wattstep-tune-")) if power else None
+        self._power = _PowerFolders(power=power)
 
     def __enter__(self) -> WorkloadBench:
         return self
@@ -166,15 +187,17 @@ class WorkloadBench:
     ) -> None:
         for key in list(self._open):
             self._close(key)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._power.close()
 
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
         changes = dict(ask.candidate.changes)
-        threads = changes.get("threads")
-        others = {name: value for name, value in changes.items() if name != "threads"}
-        seat = json.dumps(others, sort_keys=True)
+        # A plan is made for a number of threads, which a process changes for all else between turns.
+        own = {*OF_PROCESS, *(("threads",) if "policy" in changes else ())}
+        seat = json.dumps(
+            {name: value for name, value in changes.items() if name in own or name != "threads"},
+            sort_keys=True,
+        )
         if ask.alone:
             if self._alone != (ask.stage, ask.round):  # a new round has new processes
                 for key in list(self._open):
@@ -184,7 +207,7 @@ class WorkloadBench:
         elif self._limit is not None:
             key = seat
         else:
-            key = json.dumps({n: v for n, v in changes.items() if n in OF_PROCESS}, sort_keys=True)
+            key = json.dumps({n: v for n, v in changes.items() if n in own}, sort_keys=True)
         try:
             opened = self._opened(key, changes)
             known = seat in opened.begun
@@ -192,7 +215,7 @@ class WorkloadBench:
             warm += 0 if ask.begin or known else NEW_STEPS
             answer = opened.process.ask(
                 {
-                    "changes": {**others, **({} if threads is None else {"threads": threads})},
+                    "changes": changes,
                     "begin": ask.begin or not known,
                     "nudged": ask.nudged,
                     "warm": warm,
@@ -221,13 +244,11 @@ class WorkloadBench:
         cores, allocator = changes.get("cores"), changes.get("allocator")
         environment = {} if allocator is None else find_allocator(str(allocator))
         chosen = self._settings.cores if cores is None else str(cores)
-        self._made += 1
-        power = "" if self._folder is None else str(self._folder / str(self._made))
         with ExitStack() as stack:
             cage = stack.enter_context(enforced(self._limit))
             process = SeatedProcess(
                 "wattstep.tune.seats:main",
-                [json.dumps(asdict(self._settings)), power],
+                [json.dumps(asdict(self._settings)), str(self._power.new() or "")],
                 cage,
                 cores=None if chosen is None else parse_cores(chosen),
                 environment=environment,
@@ -247,10 +268,14 @@ class ScriptBench:
     Args:
         settings: Of the script.
         limit: Of memory.
+        power: Whether energy is asked for.
     """
 
-    def __init__(self, settings: ProfileSettings, limit: MemoryLimit | None = None) -> None:
+    def __init__(
+        self, settings: ProfileSettings, limit: MemoryLimit | None = None, *, power: bool = False
+    ) -> None:
         self._settings, self._limit = settings, limit
+        self._power = _PowerFolders(power=power)
 
     def __enter__(self) -> ScriptBench:
         return self
@@ -261,7 +286,7 @@ class ScriptBench:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Nothing waits between its turns."""
+        self._power.close()
 
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
@@ -276,6 +301,7 @@ class ScriptBench:
             "warm": 0 if ask.begin else NEW_STEPS,
             "steps": ask.steps,
             "most_s": ask.most_s,
+            "power": self._sampled(),
         }
         try:
             environment = script_environment(changes)
@@ -297,6 +323,19 @@ class ScriptBench:
             return Turn(refused=str(error))
         return Turn(refused=answer["error"]) if "error" in answer else turn_of(answer)
 
+    def _sampled(self) -> dict[str, Any] | None:
+        """How power is sampled beside the next turn, as `TurnPower` takes it, JSON-ready; None: it is not."""
+        folder = self._power.new()
+        if folder is None:
+            return None
+        return {
+            "folder": str(folder),
+            "workload": Path(self._settings.script).stem,
+            "interval": self._settings.interval,
+            "power_model": self._settings.power_model,
+            "target": self._settings.target,
+        }
+
 
 def turn_of(answer: Mapping[str, Any]) -> Turn:
     """A turn from JSON."""
@@ -307,5 +346,6 @@ def turn_of(answer: Mapping[str, Any]) -> Turn:
         joules=answer.get("joules"),
         energy=answer.get("energy", Status.MEASURED.value),
         memory=answer.get("memory"),
+        begin_s=answer.get("begin_s"),
         refused=answer.get("refused", ""),
     )

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from wattstep import engines
@@ -18,6 +19,7 @@ from wattstep.schema.engine import Listener, Phases
 from wattstep.schema.processes import refusal_news
 from wattstep.train.running import run_script
 from wattstep.train.script import settle_script, tuning_of
+from wattstep.tune.power import TurnPower
 
 SEED: Final = 0  # of what the script draws before it seeds anything itself
 NO_TRAINING: Final = "no training step was seen: no optimizer made a step in this process"
@@ -42,6 +44,7 @@ class StepCounter(Listener):
         steps: That count.
         most_s: After so long no further one is waited for.
         descriptor: Where the answer goes.
+        power: Tells the energy of steps; None: it is not asked for.
     """
 
     phases = _Unmarked()
@@ -51,10 +54,13 @@ class StepCounter(Listener):
     clipping_begins = clipping_ends = optimizer_begins = optimizer_ends = _passed_over
     clearing_begins = clearing_ends = model_found = profiler_found = _passed_over
 
-    def __init__(self, warm: int, steps: int, most_s: float, descriptor: int) -> None:
+    def __init__(
+        self, warm: int, steps: int, most_s: float, descriptor: int, power: TurnPower | None = None
+    ) -> None:
+        self._begun_ns = time.perf_counter_ns()
         self._warm, self._steps, self._most_s = warm, steps, most_s
-        self._descriptor = descriptor
-        self._ends: list[float] = []
+        self._descriptor, self._power = descriptor, power
+        self._ends: list[int] = []  # in ns
         self._losses: dict[str, float] = {}
 
     def take_loss(self, loss: float) -> None:
@@ -64,23 +70,31 @@ class StepCounter(Listener):
 
     def step_ends(self) -> None:
         """As `Listener.step_ends`."""
-        self._ends.append(time.perf_counter())
+        self._ends.append(time.perf_counter_ns())
         # The first step has no beginning that could be seen.
         counted = len(self._ends) - 1 - self._warm
         begun = self._ends[min(self._warm, len(self._ends) - 1)]
-        if counted >= self._steps or (counted >= 1 and self._ends[-1] - begun > self._most_s):
+        late = (self._ends[-1] - begun) * 1e-9 > self._most_s
+        if counted >= self._steps or (counted >= 1 and late):
             self.tell()
 
     def tell(self) -> NoReturn:
         """Writes the answer and ends the process, whatever the script would do then."""
-        seconds = [end - begin for begin, end in pairwise(self._ends[self._warm :])]
+        ends = self._ends[self._warm :]
+        seconds = [(end - begin) * 1e-9 for begin, end in pairwise(ends)]
+        if not seconds:
+            self._end({"error": _few(len(self._ends))})
         answer: dict[str, Any] = {
             "seconds": seconds,
             "losses": self._losses,
             "taken": len(self._ends),
             "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "begin_s": (self._ends[-1] - self._begun_ns) * 1e-9,
         }
-        self._end(answer if seconds else {"error": _few(len(self._ends))})
+        if self._power is not None:
+            answer["joules"] = self._power.joules(ends[0], ends[-1], len(seconds))
+            answer["energy"] = self._power.status
+        self._end(answer)
 
     def refuse(self, document: dict[str, Any]) -> NoReturn:
         """Writes why there is no answer, and ends the process."""
@@ -101,7 +115,10 @@ def _few(steps: int) -> str:
 def main() -> int:
     """Entry of the child process: the descriptor for its answer, what it runs as JSON."""
     asked = json.loads(sys.argv[2])
-    counter = StepCounter(asked["warm"], asked["steps"], asked["most_s"], int(sys.argv[1]))
+    power = None
+    if asked["power"] is not None:
+        power = TurnPower(Path(asked["power"].pop("folder")), **asked["power"])
+    counter = StepCounter(asked["warm"], asked["steps"], asked["most_s"], int(sys.argv[1]), power)
     random.seed(SEED)
     engines.listen_to_script(counter, asked["marker"])
     after_import(engines.DEFAULT, lambda: sys.modules[engines.DEFAULT].manual_seed(SEED))

@@ -4,172 +4,42 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, Final, Literal, Protocol
-
-import numpy as np
+from typing import Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.figure import Figure, Status, missing
-from wattstep.stats.differences import CONFIDENCE
-from wattstep.stats.student import half_width
+from wattstep.tune.course import Course
 from wattstep.tune.losses import LossCheck
 from wattstep.tune.space import DEFAULT, THREADS, Candidate, Value
+from wattstep.tune.turns import BEGIN_S, BEGIN_STEPS, CURVE_STEPS, Ask, Bench, Stage, Turn
+from wattstep.tune.verdict import Goal, Round, Tuned, cost_of, measured
 
-Goal = Literal["time", "energy"]
-Stage = Literal[
-    "default", "rounding", "threads", "one by one", "combining", "beside the best", "verdict"
-]
-BEGIN_STEPS: Final = 3  # first steps of a training, whose losses are compared
-TURN_S: Final = 0.4  # a turn takes about so long
+TURN_S: Final = 0.4  # a turn of the verdict takes about so long
 TURN_STEPS: Final = (3, 40)  # and so many steps at least and at most
-CURVE_STEPS: Final = 20  # of a finalist, whose losses are compared with the default's
-SINGLE_ROUNDS: Final = 3
-HALVING_ROUNDS: Final = 2  # of each rung
-MOST_COMBINED: Final = 12
+SHORTER: Final = 3  # times: a turn of the search, where more rounds tell more than more steps
+MOST_ROUNDS: Final = 5  # of single values: as many as the noise asks for
+HALVING_ROUNDS: Final = 2  # of each rung, at most
+PASSES: Final = 3  # through the knobs beside the best, as long as they find a better one
+MOST_COMBINED: Final = 8
 FINALISTS: Final = 2
 PAIRS: Final = 6
+ENOUGH: Final = 0.025  # standard error of a ratio, below which more turns tell nothing that matters
+SURE: Final = 2.0  # standard errors
+LEAST_FREE: Final = 5  # differences of turns of one candidate, before the noise is known
 HOPELESS: Final = (
     math.log(3.0),
     math.log(1.25),
 )  # so much worse in one round, in several: no further turn
 CLEAR: Final = math.log(0.9)  # threads that are so much better are everybody's from then on
 PROMISING: Final = math.log(1.01)  # one knob's value is combined with others up to here
+PLAINER: Final = 0.005  # by so much a knob more must gain to be worth it
 PATIENCE: Final = 4.0  # a turn may take so many times as long as the default's
-ROUNDS_WORDS: Final = "rounds of fresh processes"
-BEGIN_S: Final = 900.0  # a first step that compiles
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """Steps that a bench is to make.
-
-    Attributes:
-        stage: Of the search.
-        round: Of the stage, from 0.
-        turn: Of the round, from 0: a candidate may have two.
-        candidate: Who makes them.
-        steps: How many count.
-        begin: Whether its training begins anew, and its first steps are those asked for.
-        alone: Whether it has a process of its own, which it keeps within a round.
-        nudged: Whether its parameters are moved by one rounding first.
-        most_s: After so long no further step begins.
-    """
-
-    stage: Stage
-    round: int
-    candidate: Candidate
-    steps: int
-    turn: int = 0
-    begin: bool = False
-    alone: bool = False
-    nudged: bool = False
-    most_s: float = BEGIN_S
-
-    @property
-    def key(self) -> str:
-        """Which of a tune's asks it is."""
-        return f"{self.stage}/{self.round}/{self.turn}/{self.candidate.text}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """Steps that were made.
-
-    Attributes:
-        seconds: Of each step that counts.
-        losses: Of the steps of its training, by their index from 0.
-        taken: All steps that were made for it, those that do not count among them.
-        joules: Of a step that counts, mean; None: nothing tells.
-        energy: Status of that, by its name.
-        memory: Most resident memory of the process so far in bytes; None: not known.
-        refused: Why it cannot be trained so; "" where it can.
-    """
-
-    seconds: tuple[float, ...] = ()
-    losses: Mapping[int, float] = field(default_factory=dict)
-    taken: int = 0
-    joules: float | None = None
-    energy: str = Status.MEASURED.value
-    memory: int | None = None
-    refused: str = ""
-
-    @property
-    def step_s(self) -> float:
-        """Mean time of a step."""
-        return statistics.fmean(self.seconds)
-
-
-class Bench(Protocol):
-    """Makes the steps; tests have one with a made-up landscape."""
-
-    def measure(self, ask: Ask) -> Turn:
-        """Makes the steps that are asked for."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A candidate as the verdict's rounds have it.
-
-    Attributes:
-        candidate: Which.
-        step_time: Mean over rounds, in s.
-        energy: Of a step likewise, in J.
-        memory: Most resident memory of its processes, in bytes.
-        ratio: Of its cost to the default's, with its 95 % interval over rounds; of the default 1.
-    """
-
-    candidate: Candidate
-    step_time: Figure
-    energy: Figure
-    memory: Figure
-    ratio: Figure
-
-    @property
-    def costs(self) -> tuple[float, ...]:
-        """Time, energy and memory, as far as they are known, for a front."""
-        figures = (self.step_time, self.energy, self.memory)
-        return tuple(0.0 if each.value is None else each.value for each in figures)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "changes": dict(self.candidate.changes),
-            "text": self.candidate.text,
-            "step_time": self.step_time.to_dict(),
-            "energy_per_step": self.energy.to_dict(),
-            "peak_memory": self.memory.to_dict(),
-            "ratio": self.ratio.to_dict(),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """What a search ended with.
-
-    Attributes:
-        goal: What is the less the better.
-        chosen: The best, where it is better than the default beyond doubt; else None.
-        measured: The default, then the finalists, the best first.
-        seen: Cost against the default's of all candidates that took turns, by medians over rounds.
-        refused: Why others were refused, by candidate.
-        compared: Steps of the finalists' losses that were compared with the default's.
-        steps: All that were made.
-    """
-
-    goal: Goal
-    chosen: Measured | None
-    measured: tuple[Measured, ...]
-    seen: Mapping[Candidate, float]
-    refused: Mapping[Candidate, str]
-    compared: int
-    steps: int
-
+NEEDS_POWER: Final = "tune-needs-power"
 
 Tell = Callable[[str, float], None]
+Scores = dict[Candidate, list[float]]
 
 
 class Search:
@@ -180,7 +50,8 @@ class Search:
         bench: Makes the steps.
         goal: What is to be the least.
         allow: Of `space.ALLOWED`, what may change what is learnt.
-        tell: Hears the stage and the share that is done.
+        tell: Hears the stage and the share that is done, by time.
+        clock: Seconds.
     """
 
     def __init__(
@@ -190,17 +61,18 @@ class Search:
         goal: Goal = "time",
         allow: Collection[str] = (),
         tell: Tell = lambda stage, share: None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._values, self._bench, self._goal = values, bench, goal
         self._allow, self._tell = allow, tell
-        self._scores: dict[Candidate, list[float]] = {}
+        self._scores: Scores = {}
+        self._known: list[list[float]] = []  # logs of each candidate's ratios beside one base
+        self._spread = math.inf  # of them
         self._refused: dict[Candidate, str] = {}
         self._seen_s: dict[Candidate, float] = {}  # of a step, in the last turn
         self._base, self._base_score = DEFAULT, 0.0
-        self._steps = self._asked = 0
-        singles = sum(map(len, values.values()))
-        combining = 2 * MOST_COMBINED * HALVING_ROUNDS
-        self._expect(4 + singles + (singles + 1) * SINGLE_ROUNDS + combining, FINALISTS)
+        self._steps = self._passes = 0
+        self._course = Course(clock)
 
     def run(self) -> Tuned:
         """Searches.
@@ -208,19 +80,32 @@ class Search:
         Raises:
             InvalidValueError: The default cannot be trained, or nothing tells its energy.
         """
+        singles = sum(map(len, self._values.values()))
+        self._expect(singles, 2 * (singles + 1) + 2 * HALVING_ROUNDS * MOST_COMBINED)
         self._begin_default()
-        # As many threads as cores may be a trap, in which nothing else could be told from noise.
         threads = self._singles("threads", [THREADS])
+        finalists = self._beside(threads)
+        while self._base in self._refused:  # threads that everybody had by then crashed
+            self._scores = {each: self._scores[each] for each in threads}
+            finalists = self._beside(self._left(threads))
+        tuned, number = self._verdict(finalists, 0), PAIRS
+        while finalists and all(each in self._refused for each in finalists):
+            finalists = self._polished(self._beside_base())  # all of them crashed there
+            tuned, number = self._verdict(finalists, number), number + PAIRS
+        return tuned
+
+    def _beside(self, threads: Sequence[Candidate]) -> list[Candidate]:
+        """The finalists, the best first: all else beside the best of these threads, where that is clearly better."""
+        # As many threads as cores may be a trap, in which nothing else could be told from noise.
+        self._base, self._base_score = DEFAULT, 0.0
         if threads and (best := min(threads, key=self._score)) and self._score(best) < CLEAR:
             self._base, self._base_score = best, self._score(best)
-            self._settle_turns(self._seen_s[best])
+        self._settle_turns(self._seen_s[self._base])
         others = [name for name in self._values if name != THREADS]
         singles = self._singles("one by one", others)
         if self._base == DEFAULT:
             singles = [*threads, *singles]
-        finalists = self._polished(self._halved(self._combined(singles)))
-        self._expect(0, len(finalists))
-        return self._verdict(finalists)
+        return self._polished(self._halved(self._combined(singles)))
 
     def _singles(self, stage: Stage, knobs: Sequence[str]) -> list[Candidate]:
         """Each value of some knobs beside what everybody has, after its turns."""
@@ -229,14 +114,35 @@ class Search:
             for knob in knobs
             for each in self._values.get(knob, ())
         ]
-        singles = self._admitted(stage, singles)
-        self._rounds(stage, singles, SINGLE_ROUNDS)
-        return [each for each in singles if each in self._scores and each not in self._refused]
+        singles = self._admitted(stage, [each for each in singles if each.makes_sense])
+        self._rounds(stage, self._base, singles, self._scores, MOST_ROUNDS, self._is_settled)
+        return self._left(singles)
 
-    def _expect(self, asks: int, finalists: int) -> None:
-        """Says how much is left: so many asks, then the verdict over so many finalists."""
-        verdict = PAIRS * (finalists + 1) * 3 if finalists else 3
-        self._expected = self._asked + asks + verdict
+    def _left(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those that took turns and are not refused."""
+        return [each for each in candidates if each in self._scores and each not in self._refused]
+
+    def _beside_base(self) -> list[Candidate]:
+        """All whose scores are beside the base; those of threads alone may be beside the default."""
+        if self._base == DEFAULT:
+            return list(self._scores)
+        return [
+            each
+            for each in self._scores
+            if each == self._base or {name for name, _ in each.changes} != {THREADS}
+        ]
+
+    def _expect(self, begins: int, turns: int, finalists: int = FINALISTS) -> None:
+        """Says how much is left before the verdict, and over how many finalists that will be."""
+        rounds, everyone = (PAIRS, finalists + 1) if finalists else (1, 1)
+        self._course.expect(
+            {
+                "begin": begins,
+                "turn": turns,
+                "process": rounds * everyone,
+                "long turn": 2 * rounds * everyone,
+            }
+        )
 
     # --- beginning ------------------------------------------------------------------------------
 
@@ -256,6 +162,7 @@ class Search:
                 "what was looked for",
                 id="tune-needs-power",
             )
+        self._seen_s[DEFAULT] = second.step_s
         self._settle_turns(second.step_s)
         plain = self._curve("default", 2, nudged=False)
         self._check = LossCheck(plain, self._curve("rounding", 0, nudged=True))
@@ -274,14 +181,19 @@ class Search:
                 nudged=nudged,
             )
         )  # fmt: skip
+        if turn.refused:
+            raise InvalidValueError(turn.refused, id="not-trainable")
         return turn.losses
 
     def _admitted(self, stage: Stage, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that train, and whose first losses are the default's."""
         for candidate in candidates:
             turn = self._measure(
-                Ask(stage=stage, round=-1, candidate=candidate, steps=BEGIN_STEPS, begin=True)
-            )
+                Ask(
+                    stage=stage, round=-1, candidate=candidate, steps=BEGIN_STEPS + candidate.settling,
+                    begin=True,
+                )
+            )  # fmt: skip
             self._judge(candidate, turn)
         return [each for each in candidates if each not in self._refused]
 
@@ -297,52 +209,96 @@ class Search:
     # --- turns ----------------------------------------------------------------------------------
 
     def _measure(self, ask: Ask) -> Turn:
-        turn = self._bench.measure(ask)
+        with self._course.goes_on(ask):
+            turn = self._bench.measure(ask)
         self._steps += turn.taken
-        self._asked += 1
-        self._tell(f"{ask.stage}: {ask.candidate.text}", min(self._asked / self._expected, 0.99))
+        self._tell(f"{ask.stage}: {ask.candidate.text}", self._course.share)
         return turn
 
     def _rounds(
-        self, stage: Stage, candidates: Sequence[Candidate], rounds: int, first: int = 0
+        self,
+        stage: Stage,
+        base: Candidate,
+        candidates: Sequence[Candidate],
+        scores: Scores,
+        most: int,
+        is_settled: Callable[[Sequence[float]], bool],
+        first: int = 0,
     ) -> None:
-        """Turns of all beside the base, back and forth, so that what drifts evenly is in none of them."""
-        left = list(candidates)
-        for number in range(first, first + rounds):
-            order = [self._base, *left]
+        """Turns of all beside a base, back and forth, so that what drifts evenly is in none of them.
+
+        Args:
+            stage: Of the search.
+            base: Takes a turn in each round.
+            candidates: Likewise, each until it is settled.
+            scores: Take the logarithms of costs beside the base's.
+            most: Rounds.
+            is_settled: Whether a candidate with these logarithms takes no more turns.
+            first: Number of the first round.
+        """
+        left = [each for each in candidates if each != base]
+        for number in range(first, first + most):
+            if not left:
+                return
+            order = [base, *left]
             costs: dict[Candidate, float] = {}
             for candidate in order if number % 2 == 0 else reversed(order):
                 turn = self._measure(
                     Ask(
-                        stage=stage, round=number, candidate=candidate, steps=self._turn_steps,
+                        stage=stage, round=number, candidate=candidate,
+                        steps=max(TURN_STEPS[0], math.ceil(self._turn_steps / SHORTER)),
                         most_s=self._most_s,
                     )
                 )  # fmt: skip
                 if turn.refused:
                     self._refused[candidate] = turn.refused
                 else:
-                    costs[candidate] = self._cost(turn)
+                    costs[candidate] = cost_of([turn], self._goal)
                     self._seen_s[candidate] = turn.step_s
-            if self._base not in costs:
-                raise InvalidValueError(self._refused[self._base], id="not-trainable")
+            if base not in costs:
+                if base == DEFAULT:
+                    raise InvalidValueError(self._refused[base], id="not-trainable")
+                return
             for candidate in left:
-                if candidate in costs:
-                    ratio = math.log(costs[candidate] / costs[self._base])
-                    self._scores.setdefault(candidate, []).append(ratio)
-            left = [each for each in left if each in costs and not self._is_hopeless(each)]
+                ratio = math.log(costs.get(candidate, math.nan) / costs[base])
+                if math.isfinite(ratio):  # else it crashed, or its power was not sampled
+                    self._noted(scores, candidate).append(ratio)
+            self._spread = self._turns_differ()
+            left = [each for each in left if each in costs]
+            left = [
+                each
+                for each in left
+                if each not in scores
+                or not (_is_hopeless(scores[each]) or is_settled(scores[each]))
+            ]
 
-    def _is_hopeless(self, candidate: Candidate) -> bool:
-        rounds = self._scores[candidate]
-        return self._score(candidate) > HOPELESS[0 if len(rounds) == 1 else 1]
+    def _noted(self, scores: Scores, candidate: Candidate) -> list[float]:
+        """The list that takes a candidate's ratios."""
+        if candidate not in scores:
+            scores[candidate] = []
+            self._known.append(scores[candidate])
+        return scores[candidate]
 
-    def _cost(self, turn: Turn) -> float:
-        if self._goal == "time":
-            return turn.step_s
-        if turn.joules is None:
-            raise InvalidValueError(
-                "--for energy: the power was not sampled during a turn", id="tune-needs-power"
-            )
-        return turn.joules
+    def _turns_differ(self) -> float:
+        """Standard deviation of a turn's logarithm, from all turns of one candidate; infinite where few tell it."""
+        squares, free = 0.0, 0
+        for each in self._known:
+            mean = sum(each) / len(each)
+            squares += sum((ratio - mean) ** 2 for ratio in each)
+            free += len(each) - 1
+        return math.sqrt(squares / free) if free >= LEAST_FREE else math.inf
+
+    def _error(self, rounds: Sequence[float]) -> float:
+        """Standard error of what rounds say."""
+        return self._spread / math.sqrt(len(rounds))
+
+    def _is_settled(self, rounds: Sequence[float]) -> bool:
+        """Whether further turns would not change what is made of it: it is known, or surely no help, or surely one."""
+        away = abs(statistics.median(rounds) - PROMISING)
+        return self._is_known(rounds) or away > SURE * self._error(rounds)
+
+    def _is_known(self, rounds: Sequence[float]) -> bool:
+        return self._error(rounds) <= ENOUGH
 
     def _score(self, candidate: Candidate) -> float:
         """Log of its cost to that of what it took turns beside: median over its rounds."""
@@ -354,8 +310,6 @@ class Search:
         """Combinations of what may help, the most promising by the sum of their parts, singles included."""
         parts: dict[str, list[tuple[Value, float]]] = {}
         for single in singles:
-            if single in self._refused or single not in self._scores:
-                continue
             (name, value), score = self._added(single), self._score(single)
             if score < PROMISING:
                 parts.setdefault(name, []).append((value, score))
@@ -365,13 +319,14 @@ class Search:
             for name, part in zip(parts, chosen, strict=True):
                 if part is not None:
                     candidate, score = candidate.with_value(name, part[0]), score + part[1]
-            ways.append((score, len(candidate.changes), candidate.text, candidate))
+            if candidate.makes_sense and candidate not in (DEFAULT, *self._refused):
+                ways.append((score, len(candidate.changes), candidate.text, candidate))
         ways.sort(key=lambda way: way[:3])
-        best = [way[-1] for way in ways if way[-1] != DEFAULT][:MOST_COMBINED]
+        best = [way[-1] for way in ways][:MOST_COMBINED]
         known = [each for each in best if each in self._scores or each == self._base]
-        rungs = 2 * len(best) * HALVING_ROUNDS if len(best) > FINALISTS else 0
-        self._expect(len(best) - len(known) + rungs, min(len(best), FINALISTS))
         fresh = [each for each in best if each not in known]
+        rungs = 2 * len(best) * HALVING_ROUNDS if len(best) > FINALISTS else 0
+        self._expect(len(fresh), rungs, min(len(best), FINALISTS))
         return [*known, *self._admitted("combining", fresh)]
 
     def _added(self, single: Candidate) -> tuple[str, Value]:
@@ -386,63 +341,97 @@ class Search:
             self._scores[self._base] = [0.0]
         while len(left) > FINALISTS:
             self._rounds(
-                "combining", [each for each in left if each != self._base], HALVING_ROUNDS, number
+                "combining", self._base, left, self._scores, HALVING_ROUNDS, self._is_known, number
             )
             number += HALVING_ROUNDS
-            left = [each for each in left if each not in self._refused and each in self._scores]
-            left.sort(key=lambda each: (self._score(each), each.text))
+            left = self._ranked(left)
             left = left[: max(FINALISTS, math.ceil(len(left) / 2))]
-        return sorted(left, key=lambda each: (self._score(each), each.text))
+        return self._ranked(left if len(left) == FINALISTS else self._beside_base())[:FINALISTS]
 
-    def _polished(self, finalists: list[Candidate]) -> list[Candidate]:
-        """The finalists, or one knob more: what alone does nothing may help beside the best."""
-        if not finalists:
-            return finalists
-        best, before = finalists[0], self._scores
-        turned = dict(best.changes)
-        # What alone was refused is refused beside anything.
-        own = set(self._base.changes)
-        refused = {
-            change
-            for each in self._refused
-            for change in set(each.changes) - own
-            if len(set(each.changes) - own) == 1
+    def _ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those that are left, the best first."""
+        return sorted(
+            self._left(candidates),
+            key=lambda each: (self._score(each) + PLAINER * len(each.changes), each.text),
+        )
+
+    def _polished(self, finalists: Iterable[Candidate]) -> list[Candidate]:
+        """The finalists, or one knob turned further or back: what alone does nothing may help beside the best."""
+        no_help = {change for change in self._changes() if self._is_bad(change)}
+        left = PASSES
+        while left and (finalists := self._ranked(finalists)[:FINALISTS]):
+            best, left, self._passes = finalists[0], left - 1, self._passes + 1
+            ways = self._neighbours(best, no_help, finalists)
+            self._expect(len(ways), 2 * (len(ways) + 1))
+            beside: Scores = {}
+            fresh = [each for each in ways if each not in self._scores]
+            admitted = {*self._admitted("beside the best", fresh), *(set(ways) - set(fresh))}
+            # Where none can be trained it is the best itself, perhaps: a turn of it tells.
+            candidates = [each for each in ways if each in admitted] or finalists[1:]
+            self._rounds(
+                "beside the best", best, candidates, beside, MOST_ROUNDS, self._is_settled,
+                self._passes * MOST_ROUNDS,
+            )  # fmt: skip
+            if best in self._refused:  # it crashed there: once more, beside the next
+                finalists, left = self._beside_base(), left + 1
+                continue
+            beside = {each: rounds for each, rounds in beside.items() if each in ways}
+            for candidate, rounds in beside.items():
+                self._scores[candidate] = [score + self._score(best) for score in rounds]
+            no_help |= {
+                ways[each]
+                for each, rounds in beside.items()
+                if statistics.median(rounds) > PROMISING + SURE * self._error(rounds)
+            }
+            if beside:  # else the best itself may be what cannot be trained
+                no_help |= {ways[each] for each in ways if each in self._refused}
+            better = [each for each in beside if statistics.median(beside[each]) < -PROMISING]
+            finalists = self._ranked({*better, *finalists})[:FINALISTS]
+            if finalists and finalists[0] == best:
+                break
+        return list(finalists)
+
+    def _neighbours(
+        self,
+        best: Candidate,
+        no_help: Collection[tuple[str, Value | None]],
+        finalists: Collection[Candidate],
+    ) -> dict[Candidate, tuple[str, Value | None]]:
+        """What differs from a candidate in one knob and may help, with that knob's value."""
+        return {
+            way: change
+            for change in self._changes()
+            if change not in no_help
+            and (way := best.with_value(*change)) not in (*self._refused, *finalists)
+            and way.makes_sense
+            and not {name for name, _ in way.changes} <= {THREADS}  # which were measured first
         }
-        ways = [
-            best.with_value(knob, value)
-            for knob, values in self._values.items()
-            for value in values
-            if turned.get(knob) != value and (knob, value) not in refused
-        ]
-        ways = [each for each in ways if each not in self._refused and each not in finalists]
-        self._expect(len(ways) * (1 + HALVING_ROUNDS), FINALISTS)
-        base, self._base, self._scores = self._base, best, {}
-        self._rounds("beside the best", self._admitted("beside the best", ways), HALVING_ROUNDS)
-        found, self._base, self._scores = self._scores, base, before
-        beside = self._score(best)
-        for candidate, rounds in found.items():
-            before[candidate] = [score + beside for score in rounds]
-        better = [
-            each
-            for each in found
-            if each not in self._refused and statistics.median(found[each]) < -PROMISING
-        ]
-        better.sort(key=lambda each: (self._score(each), each.text))
-        return [*better, *finalists][:FINALISTS]
+
+    def _changes(self) -> list[tuple[str, Value | None]]:
+        """Every value of every knob, and None to turn it back."""
+        return [(knob, value) for knob, values in self._values.items() for value in (None, *values)]
+
+    def _is_bad(self, change: tuple[str, Value | None]) -> bool:
+        """Whether a knob's value was refused on its own, or made steps so long that nothing beside it mends that."""
+        single = self._base.with_value(*change)
+        if self._base != DEFAULT and change[0] == THREADS:  # which took turns beside the default
+            alone = self._score(single) if single in self._scores else 0.0
+            return alone - self._base_score > HOPELESS[1]
+        rounds = self._scores.get(single)
+        return single in self._refused or (rounds is not None and _is_hopeless(rounds))
 
     # --- verdict --------------------------------------------------------------------------------
 
-    def _verdict(self, finalists: Sequence[Candidate]) -> Tuned:
-        """Rounds of fresh processes, each with two turns of the default and of every finalist."""
+    def _verdict(self, finalists: Sequence[Candidate], first: int) -> Tuned:
+        """Rounds of fresh processes from this number on, each with two turns of the default and of every finalist."""
+        self._expect(0, 0, len(finalists))
         everyone = [DEFAULT, *finalists]
-        turns: dict[Candidate, list[list[Turn]]] = {each: [] for each in everyone}
+        rounds: dict[Candidate, list[Round]] = {each: [] for each in everyone}
         compared = 0
-        for number in range(PAIRS if finalists else 1):
+        for number in range(first, first + (PAIRS if finalists else 1)):
             turned = number % len(everyone)
             order = [*everyone[turned:], *everyone[:turned]]
             losses: dict[Candidate, dict[int, float]] = {each: {} for each in everyone}
-            for each in everyone:
-                turns[each].append([])
             for place, candidate in enumerate([*order, *order, *reversed(order)]):
                 if candidate in self._refused:
                     continue
@@ -450,27 +439,30 @@ class Search:
                 turn = self._measure(
                     Ask(
                         stage="verdict", round=number, turn=place // len(order), candidate=candidate,
-                        steps=BEGIN_STEPS if begin else self._turn_steps, begin=begin, alone=True,
-                        most_s=BEGIN_S if begin else self._most_s,
+                        steps=BEGIN_STEPS + candidate.settling if begin else self._turn_steps,
+                        begin=begin, alone=True, most_s=BEGIN_S if begin else self._most_s,
                     )
                 )  # fmt: skip
                 losses[candidate].update(turn.losses)
                 self._judge(candidate, Turn(losses=losses[candidate], refused=turn.refused))
                 compared = max(compared, self._check.compared(losses[candidate]))
-                if not (begin or turn.refused):
-                    turns[candidate][-1].append(turn)
+                if begin:
+                    rounds[candidate].append(Round(begin=turn))
+                elif not turn.refused:
+                    rounds[candidate][-1].turns.append(turn)
             if DEFAULT in self._refused:
                 raise InvalidValueError(self._refused[DEFAULT], id="not-trainable")
-        base = [statistics.fmean(map(self._cost, pair)) for pair in turns[DEFAULT]]
-        measured = [self._measured(DEFAULT, turns[DEFAULT], base)]
-        for each in finalists:
-            if each not in self._refused:
-                measured.append(self._measured(each, turns[each], base))
-        first = measured[1] if len(measured) > 1 and measured[1].candidate == finalists[0] else None
+        left = [each for each in finalists if each not in self._refused]
+        figures = [
+            measured(each, rounds[each], rounds[DEFAULT], self._goal) for each in (DEFAULT, *left)
+        ]
+        # The first that is left was named before the verdict: another one's luck is no reason.
+        named = figures[1] if left else None
+        better = named is not None and named.ratio.high is not None and named.ratio.high < 1
         return Tuned(
             goal=self._goal,
-            chosen=first if first is not None and (first.ratio.high or math.inf) < 1 else None,
-            measured=tuple(measured),
+            chosen=named if better else None,
+            measured=tuple(figures),
             seen={each: math.exp(self._against_default(each)) for each in self._scores},
             refused=dict(self._refused),
             compared=compared,
@@ -486,36 +478,6 @@ class Search:
             return self._base_score
         return self._score(candidate) + (0.0 if alone else self._base_score)
 
-    def _measured(
-        self, candidate: Candidate, pairs: Sequence[Sequence[Turn]], base: Sequence[float]
-    ) -> Measured:
-        costs = [statistics.fmean(map(self._cost, pair)) for pair in pairs]
-        logs = np.log(np.array(costs) / np.array(base))
-        half = 0.0 if candidate == DEFAULT else half_width(logs, CONFIDENCE)
-        every = [turn for pair in pairs for turn in pair]
-        joules = [turn.joules for turn in every if turn.joules is not None]
-        memory = [turn.memory for turn in every if turn.memory is not None]
-        mean = float(logs.mean())
 
-        def figure(value: float, unit: str, method: str, status: str = "measured") -> Figure:
-            return Figure(
-                value=value, unit=unit, status=Status(status), n=len(pairs), method=method
-            )
-
-        return Measured(
-            candidate=candidate,
-            step_time=figure(
-                statistics.fmean(turn.step_s for turn in every), "s", f"mean over {ROUNDS_WORDS}"
-            ),
-            energy=figure(statistics.fmean(joules), "J", f"mean over {ROUNDS_WORDS}", every[0].energy)
-            if joules
-            else missing("J", "it was not asked for: --for energy"),
-            memory=figure(max(memory), "B", f"most resident memory, {ROUNDS_WORDS}")
-            if memory
-            else missing("B", "not known"),
-            ratio=Figure(
-                value=math.exp(mean), unit="ratio", low=math.exp(mean - half), high=math.exp(mean + half),
-                confidence=CONFIDENCE, n=len(pairs), status=Status.MEASURED,
-                method=f"Student's t over the logarithms of the ratios of {ROUNDS_WORDS}",
-            ),
-        )  # fmt: skip
+def _is_hopeless(rounds: Sequence[float]) -> bool:
+    return statistics.median(rounds) > HOPELESS[0 if len(rounds) == 1 else 1]

@@ -12,24 +12,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from wattstep import engines, workloads
 from wattstep.errors import WattstepError
-from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Trainer
 from wattstep.schema.processes import refusal_news
 from wattstep.train.failing import news_of
-from wattstep.train.governor.power import PowerLog
 from wattstep.train.settings import TrainingSettings
-
-POWER_WAIT_S: Final = 2.0  # for the samples of a turn
+from wattstep.tune.power import TurnPower
 
 
 class Command(TypedDict):
-    """Steps that are asked for: as `search.Ask`, `warm` of them before those that count."""
+    """Steps that are asked for: as `turns.Ask`, `warm` of them before those that count."""
 
     changes: Mapping[str, Any]
     begin: bool
@@ -62,10 +59,21 @@ class Seats:
         self._engine.load()
         self._threads = settings.threads or self._engine.threads() or 1
         self._seats: dict[str, _Seat] = {}
-        self._power = None if power is None else _Power(power, settings)
+        self._power = (
+            None
+            if power is None
+            else TurnPower(
+                power,
+                workload=settings.workload,
+                interval=settings.interval,
+                power_model=settings.power_model,
+                target=settings.target,
+            )
+        )
 
     def take(self, command: Command) -> dict[str, Any]:
-        """Makes the steps; JSON-ready, as `search.Turn` has it."""
+        """Makes the steps; JSON-ready, as `turns.Turn` has it."""
+        entered = time.perf_counter()
         changes = dict(command["changes"])
         settings = replace(self._settings, **changes)
         threads = int(changes.pop("threads", self._threads))
@@ -94,6 +102,7 @@ class Seats:
                 seconds.append((end - since) * 1e-9)
                 if (end - begin) * 1e-9 > command["most_s"]:
                     break
+        begun_s = time.perf_counter()
         seat.states = self._states()
         return {
             "seconds": seconds,
@@ -102,6 +111,7 @@ class Seats:
             "joules": None if self._power is None else self._power.joules(begin, end, len(seconds)),
             "energy": "measured" if self._power is None else self._power.status,
             "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "begin_s": begun_s - entered if command["begin"] else None,
         }
 
     def close(self) -> None:
@@ -130,46 +140,6 @@ class Seats:
         random.setstate(states[0])
         np.random.set_state(states[1])
         self._engine.restore_random_state(states[2])
-
-
-class _Power:
-    """Energy of turns, by the sensors or the power model of a recorder that records no steps.
-
-    Args:
-        folder: Of the recorder, which must not be there.
-        settings: Say the power model and where the sensors are.
-    """
-
-    def __init__(self, folder: Path, settings: TrainingSettings) -> None:
-        self._recorder = Recorder(
-            folder, interval=settings.interval, trace="none", power_model=settings.power_model,
-            target=settings.target, about={"workload": settings.workload},
-        ).start()  # fmt: skip
-        self._log: PowerLog | None = None
-        try:
-            self._log = PowerLog(self._recorder)
-        except WattstepError:  # the search says that nothing tells the power
-            self._recorder.close()
-
-    @property
-    def status(self) -> str:
-        """Of its energies, by name."""
-        return "missing" if self._log is None else self._log.status.value
-
-    def joules(self, begin_ns: int, end_ns: int, steps: int) -> float | None:
-        """Of a step within a stretch, mean; None where too little was sampled."""
-        if self._log is None:
-            return None
-        until = time.monotonic() + POWER_WAIT_S
-        while self._log.look() < end_ns and time.monotonic() < until:
-            time.sleep(0.01)
-        (total,) = self._log.energies([(begin_ns, end_ns)])
-        return total / steps if total == total and total > 0 else None
-
-    def close(self) -> None:
-        """Ends the recording."""
-        if self._log is not None:
-            self._recorder.close()
 
 
 def main() -> int:

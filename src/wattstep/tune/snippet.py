@@ -40,6 +40,8 @@ def snippet_of(changes: Mapping[str, Any]) -> str:
         lines.append(
             f"# where data are loaded: DataLoader(..., num_workers={workers}, persistent_workers=True)"
         )
+    if "policy" in changes:
+        lines.append(f"# policy {changes['policy']}: no line for a script; wattstep run has it")
     if "precision" in changes:
         precision = changes["precision"]
         lines.append(

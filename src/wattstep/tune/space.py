@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
+from wattstep.schedule.policies import POLICIES
 from wattstep.schema.figure import Missing
 from wattstep.schema.settings import option_of
 from wattstep.schema.workload import GPU_PRECISIONS, OPTIMIZER_KERNELS
@@ -30,7 +31,9 @@ class Place:
         options: Options of the engine, as `Engine.options` has them.
         precision: Of the training as it is.
         precisions: In which the workload can train.
+        processor: That trains.
         script: Whether somebody's own script trains.
+        energy: Whether energy is to be the least.
         allow: Of `ALLOWED`, what the user allows.
         given: Values that the user names, by knob, in place of those that are found here.
         turned: Knobs that are turned.
@@ -43,7 +46,9 @@ class Place:
     options: Sequence[str] = ()
     precision: str = "fp32"
     precisions: Sequence[str] = ()
+    processor: str = "cpu"
     script: bool = False
+    energy: bool = False
     allow: frozenset[str] = frozenset()
     given: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     turned: frozenset[str] = field(default_factory=lambda: frozenset(knob.name for knob in KNOBS))
@@ -58,12 +63,16 @@ class Knob:
         words: How a value is called.
         values: What is tried beside what goes without saying, or why nothing is.
         of_process: Whether only a fresh process can have another value.
+        absent: Values that are not here, and why.
+        settling: First steps of a training, beyond those that are looked at, before it takes hold.
     """
 
     name: str
     words: Callable[[Any], str]
     values: Callable[[Place], tuple[Value, ...] | Missing]
     of_process: bool = False
+    absent: Callable[[], Mapping[str, str]] = dict
+    settling: int = 0
 
     @property
     def option(self) -> str:
@@ -95,16 +104,19 @@ def _cores(place: Place) -> tuple[Value, ...] | Missing:
 
 
 def _allocators(place: Place) -> tuple[Value, ...] | Missing:
-    known: list[Value] = []
-    reasons = []
+    absent = _absent_allocators()
+    known = [name for name in ALLOCATORS if f"allocator {name}" not in absent]
+    return tuple(known) or Missing("none is here")
+
+
+def _absent_allocators() -> Mapping[str, str]:
+    absent = {}
     for name in ALLOCATORS:
         try:
             find_allocator(name)
         except InvalidValueError as error:
-            reasons.append(str(error).removeprefix("--allocator "))
-        else:
-            known.append(name)
-    return tuple(known) or Missing("; ".join(reasons))
+            absent[f"allocator {name}"] = str(error).removeprefix(f"--allocator {name}: ")
+    return absent
 
 
 def _switch(name: str) -> Callable[[Place], tuple[Value, ...] | Missing]:
@@ -135,6 +147,24 @@ def _precisions(place: Place) -> tuple[Value, ...] | Missing:
     return tuple(others) or Missing("the workload has one alone")
 
 
+# One number of threads for all is the knob of that name, and plans know equal cores alone.
+_NOT_TRIED: Final = frozenset({"global", "heterogeneous"})
+_OF_ENERGY: Final = frozenset({"joules"})
+PLAIN_POLICY: Final = "default"  # the framework's own order
+
+
+def _policies(place: Place) -> tuple[Value, ...] | Missing:
+    """The framework's own order as a plan, and where there are several cores those that share them out."""
+    if place.script:
+        return Missing("a script's step is not recorded as operations that a plan could order")
+    if "policy" not in place.options or place.processor != "cpu":
+        return Missing("plans are torch's, on a CPU")
+    if len(place.cores) == 1:
+        return (PLAIN_POLICY,)
+    left_out = _NOT_TRIED if place.energy else _NOT_TRIED | _OF_ENERGY
+    return tuple(each for each in POLICIES if each not in left_out)
+
+
 def _number(words: str) -> Callable[[Any], str]:
     return lambda value: words.format(value, "" if value == 1 else "s")
 
@@ -145,8 +175,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(name="channels_last", words=lambda value: "channels last", values=_switch("channels_last")),
     Knob(name="optimizer_kernel", words=_number("{} optimizer"), values=_kernels),
     Knob(name="precision", words=str, values=_precisions),
-    Knob(name="allocator", words=_number("allocator {}"), values=_allocators, of_process=True),
+    Knob(name="allocator", words=_number("allocator {}"), values=_allocators, of_process=True, absent=_absent_allocators),
     Knob(name="compiled", words=lambda value: "compiled", values=_switch("compiled"), of_process=True),
+    Knob(name="policy", words=_number("policy {}"), values=_policies, of_process=True, settling=2),
     Knob(name="interop_threads", words=_number("{} thread{} between operations"), values=_interop, of_process=True),
     Knob(name="cores", words=_number("cores {}"), values=_cores, of_process=True),
     Knob(name="loader_workers", words=_number("{} loader process{}"), values=_workers, of_process=True),
@@ -172,9 +203,24 @@ class Candidate:
         words = [knob.words(by_name[knob.name]) for knob in KNOBS if knob.name in by_name]
         return ", ".join(words) or "the default"
 
-    def with_value(self, name: str, value: Value) -> Candidate:
-        """This candidate with one more knob turned."""
-        by_name = {**dict(self.changes), name: value}
+    @property
+    def settling(self) -> int:
+        """First steps, beyond those that are looked at, before all of it takes hold."""
+        turned = dict(self.changes)
+        return max((knob.settling for knob in KNOBS if knob.name in turned), default=0)
+
+    @property
+    def makes_sense(self) -> bool:
+        """False where two changes leave each other nothing to do: one thread or a compiler, and a plan of threads."""
+        turned = dict(self.changes)
+        policy = turned.get("policy")
+        shared_out = policy not in (None, PLAIN_POLICY) and turned.get(THREADS) == 1
+        return not shared_out and not (policy and turned.get("compiled"))
+
+    def with_value(self, name: str, value: Value | None) -> Candidate:
+        """This candidate with one knob turned; for None, with one as it is by default."""
+        changes = {**dict(self.changes), name: value}
+        by_name = {each: own for each, own in changes.items() if own is not None}
         known = [knob.name for knob in KNOBS]
         order = sorted(by_name, key=lambda each: known.index(each) if each in known else len(known))
         return Candidate(tuple((each, by_name[each]) for each in order))
@@ -192,6 +238,7 @@ def searched(place: Place) -> tuple[dict[str, tuple[Value, ...]], dict[str, str]
             left_out[knob.name] = "it is not among --turn"
             continue
         values = place.given.get(knob.name) or knob.values(place)
+        left_out.update(knob.absent())
         if isinstance(values, Missing):
             left_out[knob.name] = str(values)
         else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,24 +14,31 @@ from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.plan.file import write_tuned
 from wattstep.record.sensors import machine
+from wattstep.schema.settings import option_of
 from wattstep.stats.front import non_dominated
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.environment import canary
 from wattstep.train.environment.crowding import cores_of_others, default_threads, too_many_threads
 from wattstep.train.environment.device_state import check_cores, spell_cores
+from wattstep.train.governor.governor import NOT_THE_CLOCK, check_governor
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 from wattstep.tune.folder import PLAN, KeptBench, TuneFolder
 from wattstep.tune.processes import ScriptBench, WorkloadBench
-from wattstep.tune.search import Ask, Bench, Goal, Measured, Search, Tell, Tuned, Turn
+from wattstep.tune.search import Search, Tell
 from wattstep.tune.snippet import snippet_of
 from wattstep.tune.space import Place, Value, parse_turned, searched
+from wattstep.tune.turns import Ask, Bench, Turn
+from wattstep.tune.verdict import Goal, Measured, Tuned
 
 GOALS: Final = ("time", "energy")
 SCRIPT_OPTIONS: Final = ("channels_last", "compiled", "optimizer_kernel", "interop_threads")
 CHANGED: Final = 0.10  # of the canary: the machine itself was another
-CLOCKS: Final = "wattstep run --governor energy caps them while it trains"
+MARKER: Final = ProfileSettings.step_marker  # where nobody says another
+CAPPED: Final = (
+    "the command caps them while it trains, where its first steps show that this saves energy"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +95,7 @@ class TuneReport:
         notes: What a reader must know, a sentence each.
         folder: Of the tune.
         plan: File of the settings.
+        command: Trains with them.
         snippet: For one's own script.
     """
 
@@ -98,6 +107,7 @@ class TuneReport:
     notes: Sequence[str]
     folder: Path
     plan: Path
+    command: str
     snippet: str
 
     @property
@@ -128,6 +138,7 @@ class TuneReport:
             "notes": list(self.notes),
             "folder": str(self.folder),
             "plan": str(self.plan),
+            "command": self.command,
             "snippet": self.snippet,
         }
 
@@ -157,8 +168,8 @@ def tune(
         if crowded is not None:
             warn(crowded)
         values, left_out = searched(place)
-        left_out["clocks"] = CLOCKS
-        watch = _Watch(folder)
+        left_out["clocks"] = clocks_of(question) or CAPPED
+        watch = _Watch(folder, warn)
         with _bench(question) as bench:
             search = Search(
                 values, KeptBench(folder, watch.around(bench)), question.goal, question.allow, tell
@@ -171,7 +182,7 @@ def tune(
             plan,
             name=question.name,
             script=workload is None,
-            settings={**({} if workload is None else _own(workload)), **changes},
+            settings={**({} if workload is None else own_of(workload)), **changes},
             goal=question.goal,
             ratio=tuned.chosen.ratio if tuned.chosen else None,
         )
@@ -184,26 +195,66 @@ def tune(
         notes=notes,
         folder=out,
         plan=plan,
+        command=command_of(question, plan),
         snippet=snippet_of(changes),
     )
 
 
-def _own(settings: TrainingSettings) -> dict[str, Any]:
-    """Settings of the default that a run with its plan must have, too."""
-    names = (
-        "batch_size",
-        "accumulate",
-        "processor",
-        "classes",
-        "image_size",
-        "precision",
-        *_STRATEGIES,
-    )
-    values = {name: getattr(settings, name) for name in names}
-    return {name: value for name, value in values.items() if value not in (None, False)}
+def clocks_of(
+    question: Question, check: Callable[[str, str | None], None] = check_governor
+) -> str | None:
+    """Why no clocks are capped; None: a run with the plan does it, which tests what it caps itself.
+
+    Args:
+        question: What is tuned.
+        check: Refuses a processor and a target whose clocks nobody may set.
+    """
+    settings = question.settings
+    if question.goal != "energy":
+        return "a lower one saves no time: --for energy"
+    if not isinstance(settings, TrainingSettings):
+        return "wattstep run caps them, wattstep profile does not"
+    if settings.power_model is not None:
+        return NOT_THE_CLOCK
+    try:
+        check(settings.processor, settings.target)
+    except InvalidValueError as error:
+        return str(error).removeprefix("--governor: ")
+    return None
 
 
 _STRATEGIES: Final = ("checkpointing", "train_last", "lora", "optimizer", "offload")
+# Of the default, what a run with its plan must have, too; and what is of this machine and stands beside the plan.
+_OWN: Final = (
+    "batch_size", "accumulate", "engine", "processor", "classes", "image_size", "precision", "seed", *_STRATEGIES,
+)  # fmt: skip
+_BESIDE: Final = ("data_dir", "power_model")
+
+
+def own_of(settings: TrainingSettings) -> dict[str, Any]:
+    """Settings of the default that a run with its plan must have, too."""
+    values = {name: getattr(settings, name) for name in _OWN}
+    return {name: value for name, value in values.items() if value not in (None, False)}
+
+
+def command_of(question: Question, plan: Path) -> str:
+    """Trains with a plan as the tune did: the same data, the same arguments, the same power model."""
+    settings = question.settings
+    beside = {
+        f"--{option_of(TrainingSettings, name)}": str(value)
+        for name in _BESIDE
+        if (value := getattr(settings, name, None)) is not None
+    }
+    options = [word for pair in beside.items() for word in pair]
+    if isinstance(settings, TrainingSettings):
+        options += [] if clocks_of(question) else ["--governor", "energy"]
+        return shlex.join(["wattstep", "run", "--plan", str(plan), *options])
+    if settings.step_marker != MARKER:
+        options += ["--step-marker", settings.step_marker]
+    script = ["-m", settings.script, "--"] if settings.module else [settings.script]
+    return shlex.join(
+        ["wattstep", "profile", "--plan", str(plan), *options, *script, *settings.arguments]
+    )
 
 
 class _Watch:
@@ -211,10 +262,18 @@ class _Watch:
 
     Args:
         folder: Of the tune, which keeps what it saw.
+        warn: Told at once what a user should know.
     """
 
-    def __init__(self, folder: TuneFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: TuneFolder, warn: Callable[[str], None]) -> None:
+        self._folder, self._warn = folder, warn
+        self._waited = False
+
+    def waits(self) -> None:
+        """Says once that somebody else measures on this machine."""
+        if not self._waited:
+            self._waited = True
+            self._warn("another measurement on this machine goes on: this one takes turns with it")
 
     def around(self, bench: Bench) -> Bench:
         """The bench, one measurement at a time on this machine, with canaries."""
@@ -251,15 +310,16 @@ class _WatchedBench:
 
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
-        with one_at_a_time():
+        with one_at_a_time(waits=self._watch.waits):
             self._watch.look(ask)
             return self._bench.measure(ask)
 
 
 def _bench(question: Question) -> WorkloadBench | ScriptBench:
+    power = question.goal == "energy"
     if isinstance(question.settings, TrainingSettings):
-        return WorkloadBench(question.settings, question.limit, power=question.goal == "energy")
-    return ScriptBench(question.settings, question.limit)
+        return WorkloadBench(question.settings, question.limit, power=power)
+    return ScriptBench(question.settings, question.limit, power=power)
 
 
 def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
@@ -286,7 +346,9 @@ def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
         options=options,
         precision=precision,
         precisions=precisions,
+        processor=settings.processor if isinstance(settings, TrainingSettings) else "cpu",
         script=not isinstance(settings, TrainingSettings),
+        energy=question.goal == "energy",
         allow=question.allow,
         given=question.given,
         turned=question.turned,
@@ -308,6 +370,74 @@ def _clusters(cores: Sequence[int]) -> tuple[str, ...]:
     ]
     clusters.sort(key=lambda each: -each[0])
     return tuple(spell_cores(mine) for _, mine in clusters) if len(clusters) > 1 else ()
+
+
+def goal_of(text: str) -> Goal:
+    """What is to be the least.
+
+    Raises:
+        InvalidValueError: There is no such goal.
+    """
+    if text not in GOALS:
+        raise InvalidValueError(f"--for {text}: there are {', '.join(GOALS)}", id="unknown-goal")
+    return "energy" if text == "energy" else "time"
+
+
+def settings_of(
+    what: str,
+    arguments: Sequence[str] = (),
+    *,
+    module: bool = False,
+    step_marker: str = MARKER,
+    power_model: str | None = None,
+    **given: Any,
+) -> TrainingSettings | ProfileSettings:
+    """Settings of the default of what is tuned: of a workload, or of a script.
+
+    Args:
+        what: A workload's name; or a script, whose name ends in .py; or a module.
+        arguments: The script's own.
+        module: Whether it is a module.
+        step_marker: Of a script.
+        power_model: As `Recorder` takes it.
+        given: Of a workload: further fields of `TrainingSettings`; of a script none but their defaults.
+
+    Raises:
+        InvalidValueError: There is no such workload or script, or something is not for it.
+    """
+    defaults = {each.name: each.default for each in fields(TrainingSettings)}
+    if strange := sorted(set(given) - set(defaults)):
+        raise InvalidValueError(
+            f"there is no setting {', '.join(strange)}: {', '.join(defaults)}", id="unknown-setting"
+        )
+    if module or what.endswith(".py"):
+        own = [
+            name for name, value in given.items() if value != defaults[name] or name == "batch_size"
+        ]
+        if own:
+            options = [f"--{option_of(TrainingSettings, name)}" for name in own]
+            raise InvalidValueError(
+                f"{', '.join(options)}: a script says that itself; its own arguments stand after --",
+                id="not-of-a-script",
+            )
+        return ProfileSettings(
+            script=what, module=module, arguments=tuple(arguments), step_marker=step_marker,
+            power_model=power_model,
+        )  # fmt: skip
+    if arguments:
+        raise InvalidValueError(
+            f"{' '.join(arguments)}: one workload is tuned at a time", id="several-to-tune"
+        )
+    if Path(what).is_file():
+        raise InvalidValueError(
+            f"{what}: a script's name ends in .py; a module is given with -m", id="not-a-script"
+        )
+    workloads.check_name(what)
+    settings = TrainingSettings(
+        workload=what, power_model=power_model, **{"trace": "none", **given}
+    )
+    engines.find(settings.engine)
+    return settings
 
 
 def check_given(threads: Sequence[int], cores: Sequence[str]) -> dict[str, tuple[Value, ...]]:

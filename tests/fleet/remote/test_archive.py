@@ -85,6 +85,33 @@ def test_more_than_the_board_had_said_is_refused_before_it_is_written(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_asks_for_gigabytes_is_refused_before_they_are_read(
+    tmp_path: Path, kind: bytes
+) -> None:
+    member = tarfile.TarInfo("long")
+    member.type, member.size = kind, 3 << 30
+
+    class Endless(io.RawIOBase):
+        """The header, then zeros; more than a few MB of them are asked for by who would keep them."""
+
+        def __init__(self) -> None:
+            self.left, self.given = member.tobuf(tarfile.GNU_FORMAT), 0
+
+        def readable(self) -> bool:
+            return True
+
+        def read(self, size: int = -1) -> bytes:
+            data, self.left = self.left[:size], self.left[size:]
+            self.given += size
+            assert self.given < 8 << 20
+            return data + bytes(size - len(data))
+
+    with pytest.raises(EOFError, match="header"):
+        unpack(Endless(), tmp_path, {"one": 10})  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("length", [0, 100, 512, 700, 1536, 2048, 2100])
 def test_a_stream_that_is_cut_leaves_whole_files_only(tmp_path: Path, length: int) -> None:
     # A header of 512 bytes, 600 bytes of content in two blocks; twice.

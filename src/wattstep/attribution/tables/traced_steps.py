@@ -330,7 +330,6 @@ class TracedSteps(TracedWindows):
         quantities, absent = self._quantities
         chosen = self._chosen
         traced, _, _ = self._phases
-        parent = self.rows.parent
         off = self.compensated.correction.unattributed_error_s
         return Breakdown(
             window=self.rows.window,
@@ -339,7 +338,7 @@ class TracedSteps(TracedWindows):
             together=self.steps.only_traced,
             relative=self._relative,
             cost_s=self.compensated.correction.error_s,
-            events=np.bincount(parent[parent >= 0], minlength=len(parent)).astype(np.float64),
+            events=self.compensated.correction.events(self.rows, self.compensated.phase),
             unattributed_off_s=np.zeros(len(traced.names)) if off is None else off,
             phase_names=traced.names,
             step_s=self._step_s,

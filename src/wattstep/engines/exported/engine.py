@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,7 +40,7 @@ from wattstep.store.held import HeldFolder
 _UNHEEDED: Mapping[str, str] = {
     "accumulate": "--accumulate", "train_last": "--train-last", "lora": "--lora",
     "channels_last": "--channels-last", "compiled": "--compile", "policy": "--policy",
-    "checkpointing": "--checkpointing",
+    "checkpointing": "--checkpointing", "opencl_mode": "--opencl-mode",
     "offload": "--offload",
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ class ExportedEngine(Engine):
     series: str = ""
     extra: str
     one_thread: str = ""
-    options = ("optimizer",)
+    options: Sequence[str] = ("optimizer",)
     exports = True
 
     @property
@@ -159,7 +159,7 @@ class ExportedEngine(Engine):
             )
         usual = Preparation(batch_size=preparation.batch_size)
         for field, option in _UNHEEDED.items():
-            if getattr(preparation, field) != getattr(usual, field):
+            if field not in self.options and getattr(preparation, field) != getattr(usual, field):
                 raise InvalidValueError(
                     f"{option}: {self.name} has no such thing", id="not-for-engine"
                 )

@@ -31,6 +31,7 @@ from wattstep.schema.checks import (
     or_none,
     parse_json,
     record,
+    shown,
     string,
     whole,
     yes_no,
@@ -252,36 +253,52 @@ class ExportedFolder:
                 id="no-export",
             ) from error
         except ValueError as error:
-            raise DamagedRunError(f"{self.path / FACTS}: {error}", id="damaged-export") from error
-        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise DamagedRunError(
+                f"{self.path / FACTS} was cut off, or changed after the export: it is no JSON ({error})",
+                id="damaged-export",
+            ) from error
+        version = document.get("version") if isinstance(document, dict) else None
+        if version is None:
+            raise DamagedRunError(
+                f"{self.path / FACTS} holds no facts of an exported training", id="damaged-export"
+            )
+        if version != VERSION:
             raise InvalidValueError(
-                f"{self.path}: this version of wattstep reads exported trainings of version {VERSION}",
+                f"{self.path} was exported by another version of wattstep: this one reads exported "
+                f"trainings of version {VERSION}, not {shown(version)}",
                 id="other-export-version",
             )
         try:
             del document["version"]
             if document.pop("sha256", None) != _digest(document):
-                raise ValueError(f"{FACTS} was changed after the export")
+                raise ValueError("it was changed after the export")
             training: ExportedTraining = _made(ExportedTraining, _CHECKS)(document)
             _check_agreement(training)
-            self._check_files(training)
-        except (OSError, ValueError) as error:
-            raise DamagedRunError(f"{self.path}: {error}", id="damaged-export") from error
+        except ValueError as error:
+            raise DamagedRunError(f"{self.path / FACTS}: {error}", id="damaged-export") from error
+        self._check_files(training)
         return training
 
     def _check_files(self, training: ExportedTraining) -> None:
+        """Raises `DamagedRunError` where a file is not what the facts say."""
         with opened(self.path) as folder:
             for name, known in training.files.items():
                 digest, size = hashlib.sha256(), 0
-                with folder.open(name) as file:
-                    while piece := file.read(1 << 20):
-                        digest.update(piece)
-                        size += len(piece)
+                try:
+                    with folder.open(name) as file:
+                        while piece := file.read(1 << 20):
+                            digest.update(piece)
+                            size += len(piece)
+                except OSError as error:
+                    raise DamagedRunError(
+                        f"{self.path / name} cannot be read: {(error.strerror or str(error)).lower()}",
+                        id="damaged-export",
+                    ) from error
                 if (size, digest.hexdigest()) != (known["size"], known["sha256"]):
-                    raise ValueError(f"{name} was cut off, or changed after the export")
-        for each in training.inputs:
-            if each.file not in training.files:
-                raise ValueError(f"{each.file} is not among its files")
+                    raise DamagedRunError(
+                        f"{self.path / name} was cut off, or changed after the export",
+                        id="damaged-export",
+                    )
 
     def file(self, name: str) -> Path:
         """The place of one of its files.
@@ -310,7 +327,8 @@ class ExportedFolder:
                 ) from error
             if array.shape != (self.training.batches, *each.shape) or array.dtype != each.dtype:
                 raise DamagedRunError(
-                    f"{self.path / each.file} holds {array.dtype} {array.shape}",
+                    f"{self.path / each.file} holds {array.dtype} {array.shape}, not {each.dtype} "
+                    f"{(self.training.batches, *each.shape)} as {FACTS} says",
                     id="damaged-export",
                 )
             arrays[each.name] = array
@@ -336,6 +354,10 @@ def _check_agreement(training: ExportedTraining) -> None:
     for each in training.inputs:
         if each.name in ("inputs", "targets") and each.shape[:1] != (training.batch_size,):
             raise ValueError(f"{each.name} are not of batch {training.batch_size}")
+        if each.file not in training.files:
+            raise ValueError(f"inputs: {each.file} is not among its files")
+    if len({each.name for each in training.inputs}) < len(training.inputs):
+        raise ValueError("inputs: two have the same name")
     if len(training.losses) != len(training.allowed) or not training.losses:
         raise ValueError("it does not say which losses are right")
 

@@ -62,13 +62,21 @@ class ExportedTrainer(Trainer):
             RecordingError: The loss of one of the first steps is not what it must be.
         """
         mark("data")
-        index = self._steps % self.training.batches
-        batch = {name: np.array(array[index]) for name, array in self._arrays.items()}
-        loss = self.take(batch, mark)
+        loss = self.take(self.batch(self._steps), mark)
         if self._steps < self.checked:
             check_loss(self.engine.name, self.training, self._steps, loss)
         self._steps += 1
         return loss
+
+    @property
+    def steps(self) -> int:
+        """Steps that were made."""
+        return self._steps
+
+    def batch(self, step: int) -> dict[str, Array]:
+        """The batch of a step, counted from 0, by name of the input; copies."""
+        index = step % self.training.batches
+        return {name: np.array(array[index]) for name, array in self._arrays.items()}
 
     def keep_batches(self) -> None:
         """Brings the batches into memory, since the folder is about to be removed."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import mlx.core as mx
-import numpy as np
 
+from wattstep.engines.exported.aten import read_graph
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.mlx.operations import OPERATIONS, type_of
-
-GRAPH: Final = "graph.json"
-CONSTANTS: Final = "constants.npz"
 
 
 class Graph:
@@ -23,18 +19,12 @@ class Graph:
         folder: The exported training.
 
     Attributes:
-        state: Tensors that are no parameters, by their places; those in `after` change by the step.
+        state: Tensors that are no parameters, by their places; those in the graph's `after` change by the step.
     """
 
     def __init__(self, folder: ExportedFolder) -> None:
-        document = json.loads(folder.file(GRAPH).read_text(encoding="utf-8"))
-        self._parameters: dict[str, str] = document["parameters"]
-        self._inputs: list[str] = document["inputs"]
-        self._nodes: list[dict[str, Any]] = document["nodes"]
-        self._loss: str = document["loss"]
-        self.after: dict[str, str] = document["after"]
-        with np.load(folder.file(CONSTANTS), allow_pickle=False) as kept:
-            self.state = {name: mx.array(kept[name]) for name in kept.files}
+        self._graph, constants = read_graph(folder)
+        self.state = {name: mx.array(value) for name, value in constants.items()}
 
     def loss(
         self, weights: Mapping[str, Any], state: Mapping[str, Any], inputs: list[Any]
@@ -46,14 +36,16 @@ class Graph:
             state: As `state`.
             inputs: Inputs, targets, masks.
         """
-        values = {place: weights[name] for place, name in self._parameters.items()}
+        values = {place: weights[name] for place, name in self._graph.parameters.items()}
         values.update(state)
-        values.update(zip(self._inputs, inputs, strict=True))
-        for node in self._nodes:
+        values.update(zip(self._graph.inputs, inputs, strict=True))
+        for node in self._graph.nodes:
             arguments = [_given(each, values) for each in node["args"]]
             named = {key: _given(each, values) for key, each in node["kwargs"].items()}
             values[node["name"]] = OPERATIONS[node["op"]](*arguments, **named)
-        return values[self._loss], {place: values[out] for place, out in self.after.items()}
+        return values[self._graph.loss], {
+            place: values[out] for place, out in self._graph.after.items()
+        }
 
 
 def _given(value: Any, values: Mapping[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from wattstep.engines.exported.engine import ExportedEngine
@@ -41,7 +42,7 @@ class MnnEngine(ExportedEngine):
         """As `Engine.import_framework`, without what it prints."""
         require("wattstep.engines.mnn.library").load_mnn()
 
-    def bytes_of_tensors(self) -> int:
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
         """As `Engine.bytes_of_tensors`: all that MNN holds for the graph."""
         return 0 if self.trainer is None else self.trainer.session_bytes
 

@@ -22,11 +22,12 @@ from wattstep.schema.extras import require
 
 # In MNN 3.6.1 no gradient passes flatten, global pooling, indexing, a conversion of types and the layer
 # normalisation that its converter makes of a usual one. Max pooling gives the whole gradient to each of
-# equal values, and a wrong one where windows reach beyond the edges; GELU is an approximation. None of
-# it is told.
+# equal values, and a wrong one where windows reach beyond the edges; GELU is an approximation; every batch
+# normalisation of a graph that trains takes the batch's statistics. None of it is told.
 REWRITES: Final = (
     "flatten", "global average", "average to size", "local response norm", "layer norm", "chosen max pool",
     "gelu", "index", "same type", "attention",
+    "fixed batch norm by steps",
 )  # fmt: skip
 RUNNER: Final = Path(__file__).with_name("runner.cpp")
 STATISTICS: Final = "running statistics of batch normalisation are not updated"
@@ -57,7 +58,8 @@ def write(source: Source, folder: Path) -> tuple[list[str], list[str]]:
     # For phones, where it is compiled against MNN; see `wattstep.remote.phone.runner`.
     shutil.copyfile(RUNNER, folder / RUNNER.name)
     norms = any(
-        isinstance(each, nn.modules.batchnorm._BatchNorm) for each in source.network.modules()
+        isinstance(each, nn.modules.batchnorm._BatchNorm) and each.training
+        for each in source.network.modules()
     )
     return applied, [STATISTICS] if norms else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,9 @@ NEXT: Final = "_next"  # ends the name of an output that takes the place of an i
 # Of the forward graph's metadata: by name of a running variance the factor that makes it torch's, whose
 # variance of n values is a sum over n - 1, where ONNX Runtime's is over n.
 VARIANCES: Final = "variances"
+# Passes of a session before a traced step: so many, unless they take longer.
+WARM_UPS: Final = 3
+WARM_UP_S: Final = 0.05
 _LINE: Final = 64  # bytes of a line of the cache
 
 
@@ -69,17 +73,22 @@ class Step:
     def trace(self, folder: Path) -> None:
         """From now on runs in sessions that note their operations.
 
-        A session is slow when it first runs: forward and backward graph run once here, on the last
-        batch, which changes nothing but running statistics, and these are set back.
+        A session is slow when it first runs: all run here, on the last batch, and what that changes
+        (running statistics, weights, the optimizer's state) is set back.
 
         Args:
             folder: For their notes.
         """
         tracing = {name: self._session(name, folder) for name in GRAPHS}
-        kept = {name: self.arrays[name].copy() for name in tracing["forward"].updated}
-        if self._batch:  # else this is the very first step
-            for name in ("forward", "backward"):
+        kept = {
+            name: self.arrays[name].copy() for each in tracing.values() for name in each.updated
+        }
+        begin, passes = time.perf_counter(), 0
+        # Without a batch this is the very first step.
+        while self._batch and passes < WARM_UPS and time.perf_counter() - begin < WARM_UP_S:
+            for name in GRAPHS:
                 tracing[name].run(self._batch)
+            passes += 1
         for name, values in kept.items():
             self.arrays[name][...] = values
         self._tracing = tracing

@@ -41,6 +41,7 @@ from wattstep.engines.torch.memory import (
     tensors_there,
 )
 from wattstep.engines.torch.trainer import TorchTrainer, count_model
+from wattstep.engines.torch.without_compiler import without_compiler
 from wattstep.errors import InvalidValueError
 from wattstep.schema.operation_kinds import kind_of
 from wattstep.schema.step_graph import (
@@ -422,6 +423,7 @@ def _captured(
     follower: Callable[..., StepCapture] = StepCapture,
 ) -> StepGraph:
     with (
+        without_compiler(),
         _threads_kept(),
         torch.random.fork_rng(devices=[]),
         warnings.catch_warnings(),

@@ -15,8 +15,12 @@ from wattstep.errors import InvalidValueError
 from wattstep.schema.run_documents import CompilingFacts
 
 COMPILED: Final = "torch-compile"  # the engine, as `engines.trained` names it
-# Held against plain torch on the same weights and batch: gradients of all convolutions were zero.
-WRONG: Final = {"alexnet": "its convolutions get no gradient, as seen with torch 2.13.0 on a CPU"}
+# In torch 2.13 the compiler writes the gradient of max pooling as a scatter into zeros, and may put what
+# reads it before the scatter: AlexNet's convolutions then get no gradient, in silence. Its other way of the
+# same gradient gathers, and writes nothing twice.
+GATHERED: Final = (
+    "the gradient of max pooling is gathered, which torch's compiler does right, and not scattered"
+)
 _COUNTS = ("fxgraph_cache_hit", "fxgraph_cache_miss", "fxgraph_cache_bypass")
 
 
@@ -27,11 +31,18 @@ class Compiling:
 
     Args:
         model: Which.
+
+    Attributes:
+        remarks: What a reader of a run must know.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._stretches: list[list[int]] = []
+        self.remarks: list[str] = []
         self._begin()
+        if any(isinstance(part, torch.nn.MaxPool2d) for part in model.modules()):
+            _gather_in_pooling()
+            self.remarks.append(GATHERED)
         for part in (model, *model.children()):
             part.compile()
         from torch._dynamo.callback import callback_handler  # which takes seconds to load
@@ -54,6 +65,15 @@ class Compiling:
 
     def _end(self, *_: Any) -> None:
         self._stretches[-1] += [time.perf_counter_ns(), _resident()]
+
+
+def _gather_in_pooling() -> None:
+    """Takes the compiler's scattering way for gradients of max pooling away, and what it once made of it."""
+    from torch._inductor.decomposition import decompositions
+    from torch.compiler import config
+
+    decompositions.pop(torch.ops.aten.max_pool2d_with_indices_backward.default, None)
+    config.cache_key_tag = GATHERED
 
 
 def _resident() -> int:

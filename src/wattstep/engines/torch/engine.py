@@ -131,11 +131,11 @@ class TorchEngine(Engine):
         hooks.watch_optimizers()
         return hooks
 
-    def bytes_of_tensors(self) -> int:
+    def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
         """As `Engine.bytes_of_tensors`."""
         from wattstep.engines.torch.memory import bytes_of_tensors
 
-        return bytes_of_tensors()
+        return bytes_of_tensors(absent=absent)
 
     def device_memory(self, processor: str) -> DeviceMemory | None:
         """As `Engine.device_memory`."""

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch.utils._mode_utils import no_dispatch
 
 from wattstep.engines.torch.memory import tensors_in
 
@@ -87,8 +88,14 @@ Rule = Callable[[ShapeMode, Any, Any, Any], Any]
 
 
 def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """A change of values: of numbers alone, and of tensors of the same shape and type."""
+    """A change of values: of numbers alone, and of tensors of the same shape and type; a constant's is made, too."""
     changed = args[0]
+    if type(changed) is FakeTensor and changed.constant is not None and changed.fake_mode is mode:
+        if kwargs or not all(isinstance(each, (int, float)) for each in args[1:]):
+            return NotImplemented
+        with no_dispatch():
+            func(changed.constant, *args[1:])
+        return changed
     if not _is_plain(mode, changed):
         return NotImplemented
     for each in args[1:]:
@@ -106,23 +113,37 @@ def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     return changed
 
 
-def _detach(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
-    """A view of all of it."""
-    of = args[0]
-    if not _is_plain(mode, of):
+def _elementwise(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """As large as what it takes: tensors of one shape and type that lie as they are read, and numbers."""
+    tensors = [each for each in args if isinstance(each, torch.Tensor)]
+    numbers = (each for each in (*args, *kwargs.values()) if not isinstance(each, torch.Tensor))
+    first = args[0]
+    if not all(type(each) in (int, float) for each in numbers) or not all(
+        _is_float32(mode, each) and each.shape == first.shape for each in tensors
+    ):
+        return NotImplemented
+    return _empty(mode, first, first.shape)
+
+
+def _view(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Another look at a tensor's storage, or several."""
+    of, *given = args
+    if not _is_plain(mode, of) or tensors_in((given, kwargs)):
         return NotImplemented
     with in_kernel_invocation_manager(mode):
-        made = func(of)
-    return FakeTensor(mode, made, of.fake_device)
+        made = func(*args, **kwargs)
+    if isinstance(made, torch.Tensor):
+        return FakeTensor(mode, made, of.fake_device)
+    return type(made)(FakeTensor(mode, each, of.fake_device) for each in made)
 
 
 def _batch_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Output, and mean and inverse deviation of each channel."""
     inputs, weight, bias, mean, variance, training, *_ = args
     given = [each for each in (inputs, weight, bias, mean, variance) if each is not None]
-    if not training or kwargs or not all(_is_float32(mode, each) for each in given):
+    if kwargs or not all(_is_float32(mode, each) for each in given):
         return NotImplemented
-    channels = inputs.shape[1:2]
+    channels = inputs.shape[1:2] if training else (0,)  # else it makes no statistics
     return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, channels, channels))
 
 
@@ -228,7 +249,18 @@ RULES: Final[dict[Any, Rule]] = {
         ),
         _in_place,
     ),
-    aten.detach.default: _detach,
+    **dict.fromkeys(
+        (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.threshold_backward.default), _elementwise
+    ),
+    **dict.fromkeys(
+        (
+            aten.detach.default, aten.alias.default, aten.view.default, aten._unsafe_view.default,
+            aten._reshape_alias.default, aten.t.default, aten.transpose.int, aten.permute.default, aten.expand.default,
+            aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.slice.Tensor,
+            aten.select.int, aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int, aten.as_strided.default,
+        ),
+        _view,
+    ),
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
 }  # fmt: skip

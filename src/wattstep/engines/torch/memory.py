@@ -293,18 +293,24 @@ class RunningLayers:
             self._open.pop()
 
 
-def bytes_of_tensors(device: str = "cpu", tensors: Iterable[torch.Tensor] | None = None) -> int:
+def bytes_of_tensors(
+    device: str = "cpu",
+    tensors: Iterable[torch.Tensor] | None = None,
+    absent: Callable[[int, int], int] = lambda address, size: 0,
+) -> int:
     """Bytes of tensors on a kind of device, shared memory counted once.
 
     Args:
         device: As torch names the kind.
         tensors: Which; None: all that Python holds.
+        absent: As `Meter.absent`: how much of a storage takes no memory.
     """
     storages = {}
     for tensor in tensors_there() if tensors is None else tensors:
         storage = _storage_of(tensor)
         if storage is not None and storage.device.type == device:
-            storages[storage._cdata] = storage.nbytes()
+            size = storage.nbytes()
+            storages[storage._cdata] = size - absent(storage.data_ptr(), size) if size else 0
     return sum(storages.values())
 
 

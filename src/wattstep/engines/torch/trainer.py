@@ -12,7 +12,7 @@ import torch
 
 from wattstep.engines.torch import checkpoint as torch_checkpoint
 from wattstep.engines.torch.checkpointing import checkpoint_blocks, explaining
-from wattstep.engines.torch.compiling import COMPILED, WRONG, Compiling, compiling
+from wattstep.engines.torch.compiling import COMPILED, Compiling, compiling
 from wattstep.engines.torch.daily import TorchClassifier
 from wattstep.engines.torch.engine import ENGINE
 from wattstep.engines.torch.gpu import facts
@@ -31,7 +31,7 @@ from wattstep.engines.torch.precision import (
 from wattstep.engines.torch.processor import find_device, move, place
 from wattstep.engines.torch.shaping import lay_channels_last
 from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
-from wattstep.engines.trained import read_trained
+from wattstep.engines.trained import UNKNOWN, read_trained
 from wattstep.errors import InvalidValueError
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
 from wattstep.schema.run_documents import CompilingFacts, ModelFacts, TrainingOptions
@@ -115,6 +115,8 @@ class TorchTrainer(Trainer):
         if preparation.channels_last:
             lay_channels_last(self.model, workload.facts.name)
         self._compiling = Compiling(self.model) if preparation.compiled else None
+        if self._compiling is not None:
+            self._remarks += self._compiling.remarks
         self._check_blocks: Callable[[], None] | None = None
         if preparation.checkpointing:
             self._check_blocks = checkpoint_blocks(self.model, workload.facts.name)
@@ -132,12 +134,13 @@ class TorchTrainer(Trainer):
     def _check_compiled(self, workload: str) -> None:
         """Refuses what torch trains wrongly when it is compiled, and says what was never tried."""
         tried = read_trained().get(COMPILED, {})
-        if reason := WRONG.get(workload) or tried.get(workload):
+        reason = tried.get(workload, UNKNOWN)
+        if reason and not reason.startswith(UNKNOWN):
             raise InvalidValueError(
                 f"--compile: torch trains {workload} wrongly when it is compiled: {reason}",
                 id="wrong-training",
             )
-        if workload not in tried:
+        if reason:
             self._remarks.append(
                 f"compiled, {workload} was never held against plain torch: docs/engines.md"
             )

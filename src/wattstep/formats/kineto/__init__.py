@@ -21,6 +21,7 @@ from wattstep.formats.kineto.columns import Columns
 from wattstep.formats.kineto.cutting import NAME, Cutter, Surroundings
 from wattstep.formats.kineto.numbers import LARGEST_NS
 from wattstep.formats.kineto.unpacking import Unpacking
+from wattstep.formats.recording import FormatError
 from wattstep.formats.trace import Events, Trace
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import DeviceFacts
@@ -68,6 +69,13 @@ def read(path: Path, on_progress: Callable[[float], None] | None = None) -> Trac
     except OSError as error:
         raise InvalidValueError(
             f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
+        ) from error
+    except FormatError as error:
+        if not unpacking.damage:
+            raise
+        raise InvalidValueError(
+            f"{path.name}: {unpacking.damage}, and what could be unpacked is no trace: copy it again",
+            id="damaged-recording",
         ) from error
     notes = _damage(cutter.around, unpacking.damage, seen)
     return _trace(columns, cutter.around, notes)

@@ -13,7 +13,7 @@ SPEECH: Final = "speech recognition"
 _NAMES: Final = {
     VISION: (
         "alexnet", "alexnet-224", "densenet100", "densenet40", "googlenet", "inceptionv1", "lenet",
-        "mobilenetv1-vww", "mobilenetv2", "mobilenetv2-bias-only", "mobilenetv2-last-layer",
+        "mlp", "mlp-16", "mlp-16-deep", "mlp-256", "mobilenetv1-vww", "mobilenetv2", "mobilenetv2-bias-only", "mobilenetv2-last-layer",
         "mobilenetv3-small", "resnet101", "resnet152", "resnet50", "resnet8", "squeezenet",
         "squeezenet-224", "ssdlite", "vgg16", "vgg19", "vit-tiny", "xception",
     ),

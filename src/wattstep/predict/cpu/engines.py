@@ -14,13 +14,16 @@ import numpy as np
 
 from wattstep.predict.cpu.time import (
     BACK,
+    CODES,
     CONVOLUTIONS,
     DEPTHWISE,
     FRESH,
     KINDS,
+    LOOK,
     PRODUCT,
     STARTING,
     VALUES,
+    WIDE_DEPTHWISE,
     CpuWork,
     operation_seconds,
 )
@@ -31,7 +34,7 @@ _GROUP_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(_DENSE, "convolution"),
         **{kind + BACK: "convolution backward" for kind in _DENSE},
-        **dict.fromkeys((DEPTHWISE, DEPTHWISE + BACK), DEPTHWISE),
+        **{kind + back: DEPTHWISE for kind in (DEPTHWISE, WIDE_DEPTHWISE) for back in ("", BACK)},
         **{
             kind + back: PRODUCT
             for kind in (PRODUCT, "attention", "recurrent")
@@ -69,6 +72,24 @@ def group_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> d
     by_group = dict(zip(GROUPS, sums.tolist(), strict=True))
     by_group[START] = float(launches.sum()) + between
     return by_group
+
+
+def group_starts(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """What of the group `START` belongs to operations of each other group, in s.
+
+    Args:
+        work: Of a step.
+        values: torch's, by kind.
+    """
+    launches = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
+    computes = (work.kinds != CODES[LOOK]).astype(np.float64)
+    between = sum(work.starts[phase] * values["step"][f"{phase}_start_s"] for phase in STARTING)
+    launches = launches + between * computes / max(computes.sum(), 1.0)
+    groups = np.array([GROUPS.index(group_of(kind)) for kind in KINDS])[work.kinds]
+    sums = np.bincount(groups, launches, minlength=len(GROUPS))
+    return {
+        group: each for group, each in zip(GROUPS, sums.tolist(), strict=True) if group != START
+    }
 
 
 def values_of_engine(

@@ -204,6 +204,7 @@ class TrainingFollowing(JobFollowing):
         self._first: Step | None = None
         self._clean = 0
         self._after_traced = False
+        self._diverged = False
         self._ended = False
         self.steps = 0
 
@@ -253,7 +254,8 @@ class TrainingFollowing(JobFollowing):
         if step.index >= warmup:
             self._first = self._first or step
             self._clean += not (traced or self._after_traced)
-        if not math.isfinite(step.loss):
+        if not math.isfinite(step.loss) and not self._diverged:
+            self._diverged = True
             self._recording.note(
                 f"the loss is not a finite number from step {step.index} on: what was timed is not a training "
                 "that works"

@@ -14,6 +14,26 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.store.folder import replacing
 
 _BLOCK = 1024 * 1024
+_MOST_HEADER = 1024 * 1024  # bytes; names have at most 4,096
+
+
+class _Member(tarfile.TarInfo):
+    """Header of a file, whose extensions (a long name, pax records) the library reads as a whole."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """As of the library; refuses an extension that would fill the memory.
+
+        Raises:
+            ReadError: It is larger than any that `tar` writes.
+        """
+        extensions = (
+            tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE,
+            tarfile.SOLARIS_XHDTYPE,
+        )  # fmt: skip
+        if self.type in extensions and self.size > _MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
 
 
 def check_name(name: str) -> str:
@@ -76,7 +96,7 @@ def unpack(stream: IO[bytes], target: Path, wanted: Mapping[str, int]) -> int:
     """
     received, missing = 0, set(wanted)
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive:
             for member in archive:
                 if member.isdir():
                     continue  # made as files need them

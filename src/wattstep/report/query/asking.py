@@ -20,6 +20,7 @@ from wattstep.schema.extras import require
 from wattstep.schema.run_report import RunReport
 
 BATCH: Final = 100_000  # rows that are in memory at once
+MOST_S: Final = 600.0  # that a query may work
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,6 +47,7 @@ def query(
     runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = "runs",
     memory: int | None = None,
     *,
+    timeout_s: float = MOST_S,
     reports: Mapping[str, RunReport] = MappingProxyType({}),
 ) -> pa.Table:
     """Asks recorded runs in SQL (DuckDB's); the tables are those of `wattstep query --tables`.
@@ -56,6 +58,7 @@ def query(
         sql: One SELECT.
         runs: A run, or a folder of runs, or several of these.
         memory: Most bytes that the query may take; None: half of what the machine has.
+        timeout_s: Most seconds that it may work, figures of runs left out.
         reports: Runs that were never recorded (predicted, simulated), by the name that they have
             in the tables.
 
@@ -68,7 +71,9 @@ def query(
         MissingPartError: DuckDB is not installed.
     """
     folders = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
-    with ask(sql, list(map(Path, folders)), memory=memory, reports=reports) as answer:
+    with ask(
+        sql, list(map(Path, folders)), memory=memory, timeout_s=timeout_s, reports=reports
+    ) as answer:
         table = pa.Table.from_batches(answer.batches, answer.schema)
     for name, reason in answer.left_out.items():
         warnings.warn(f"left out {name}: {reason}", stacklevel=2)
@@ -81,6 +86,7 @@ def ask(
     folders: Sequence[Path],
     *,
     memory: int | None = None,
+    timeout_s: float = MOST_S,
     warn: Callable[[str], None] = lambda line: None,
     reports: Mapping[str, RunReport] = MappingProxyType({}),
 ) -> Iterator[Answer]:
@@ -93,6 +99,7 @@ def ask(
         sql: One SELECT.
         folders: Runs, or folders of runs.
         memory: Most bytes that the query may take; None: half of what the machine has.
+        timeout_s: Most seconds that it may work.
         warn: Called with lines of progress.
         reports: Runs that were never recorded, by name.
 
@@ -103,7 +110,7 @@ def ask(
     """
     runs: list[QueriedRun] | None = None
     while True:
-        with _database(memory) as database:
+        with _database(memory, timeout_s) as database:
             database.check(sql)
             if runs is None:
                 runs = [
@@ -132,9 +139,9 @@ def half_of_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def _database(memory: int | None) -> Database:
+def _database(memory: int | None, seconds: float) -> Database:
     threads = min(MOST_THREADS, os.cpu_count() or 1)
-    return Database(half_of_memory() if memory is None else memory, threads)
+    return Database(half_of_memory() if memory is None else memory, threads, seconds)
 
 
 def _begun(
@@ -176,6 +183,13 @@ def translated() -> Iterator[None]:
     duckdb: Any = require("duckdb")
     try:
         yield
+    except InvalidValueError:
+        raise
+    except MemoryError as error:
+        raise InvalidValueError(
+            "the query needs more memory than it may take: ask for less, or allow more (--memory 4GiB)",
+            id="query-failed",
+        ) from error
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         if "interrupt" in str(error).lower() and not isinstance(error, duckdb.BinderException):
             raise KeyboardInterrupt from error

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import math
 import re
-import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
 from difflib import get_close_matches
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from wattstep.errors import InvalidValueError
 from wattstep.report.query.figures import figures
+from wattstep.report.query.memory_limit import MemoryLimit
 from wattstep.report.query.runs import QueriedRun, file_of, spelled
 from wattstep.report.query.tables import BY_NAME, TABLES, Table
 from wattstep.schema.extras import require
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunReport
+from wattstep.store.held import HeldFolder
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,20 +54,32 @@ class Database:
     Args:
         memory: Most bytes that it may take before it goes to disk.
         threads: Most threads.
+        seconds: Most that it may work.
 
     Raises:
         MissingPartError: DuckDB is not installed.
     """
 
-    def __init__(self, memory: int, threads: int) -> None:
+    def __init__(self, memory: int, threads: int, seconds: float = math.inf) -> None:
         self._duckdb: Any = require("duckdb")
-        self._spill = tempfile.mkdtemp(prefix="wattstep-query-")
-        self.connection: duckdb.DuckDBPyConnection = self._duckdb.connect(
+        # Of a query that was killed, the next one removes it.
+        self._spill = HeldFolder(Path(tempfile.gettempdir()), "wattstep-query-")
+        self._until = time.monotonic() + seconds
+        self._seconds = seconds
+        self._limit = MemoryLimit(memory)
+        try:
+            self.connection = self._connected(memory, threads)
+        except BaseException:  # SIGTERM, too
+            self._spill.remove()
+            raise
+
+    def _connected(self, memory: int, threads: int) -> duckdb.DuckDBPyConnection:
+        connection: duckdb.DuckDBPyConnection = self._duckdb.connect(
             ":memory:",
             config={
                 "memory_limit": f"{max(memory // 1_000_000, 1)}MB",
                 "threads": str(threads),
-                "temp_directory": self._spill,
+                "temp_directory": str(self._spill.path),
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "allow_community_extensions": "false",
@@ -70,14 +88,19 @@ class Database:
             },
         )
         for setting in LOCKS:
-            self.connection.execute(setting)
+            connection.execute(setting)
+        return connection
 
     def __enter__(self) -> Database:
+        self._limit.set()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.connection.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        try:
+            self.connection.close()
+        finally:
+            self._limit.lift()
+            self._spill.remove()
 
     def check(self, sql: str) -> None:
         """Refuses what is not one SELECT.
@@ -151,12 +174,21 @@ class Database:
 
         Raises:
             KeyboardInterrupt: It was ended.
+            InvalidValueError: The query takes longer than it may.
         """
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             try:
-                return future.result()
-            except KeyboardInterrupt:
+                left_s = min(max(self._until - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
+                return future.result(left_s)
+            except concurrent.futures.TimeoutError as error:
+                self.connection.interrupt()
+                raise InvalidValueError(
+                    f"the query takes longer than {self._seconds:g} s: ask for less, or allow more "
+                    "(--timeout 1h; timeout_s in Python)",
+                    id="query-timeout",
+                ) from error
+            except (KeyboardInterrupt, SystemExit):
                 self.connection.interrupt()
                 raise
 

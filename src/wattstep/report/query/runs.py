@@ -19,6 +19,7 @@ from wattstep.schema.failures import contained
 from wattstep.schema.journal import JOURNAL, RUN
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunFacts, RunReport
+from wattstep.store.budget import check_table
 from wattstep.store.files import read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
@@ -165,8 +166,11 @@ def _why_no_table(tables: Path, table: Table) -> str | None:
     if not os.path.lexists(path):
         return None if table.name in MAY_LACK else f"it lacks {path.name}"
     try:
-        with open_plain(path) as file:
-            schema = pq.read_schema(file)
+        with open_plain(path) as file, pq.ParquetFile(file) as parquet:
+            schema = parquet.schema_arrow
+            check_table(path.name, parquet.metadata, os.fstat(file.fileno()).st_size)
+    except DamagedRunError as error:
+        return str(error)
     except TABLE_ERRORS as error:
         return _unreadable(table, error)
     for column in table.columns:

@@ -18,8 +18,10 @@ from wattstep.schema.engine import Engine
 from wattstep.store import this_device
 from wattstep.train.calibration.device_file import Machine, chosen, device_toml
 from wattstep.train.calibration.fitting import Fit, fit, parallel_share
+from wattstep.train.calibration.load import DISTURBED, Load
 from wattstep.train.calibration.power import PowerFigures, measure_power
 from wattstep.train.calibration.probe import Probe, ProbeSettings, largest_cache, probe_in_child
+from wattstep.train.calibration.rounds import Round, best_of_rounds
 from wattstep.train.calibration.storage import StorageFigures, measure_storage
 from wattstep.train.child.local_machine import one_at_a_time
 
@@ -27,6 +29,7 @@ CEILINGS: Final = "ceilings"
 POWER: Final = "power and heat"
 STORAGE: Final = "storage and start"
 CEILINGS_S: Final = 8.0
+ROUNDS: Final = 3  # of ceilings, where others disturb; and two tries of each training
 # Small trainings that have every kind of operation between them, at sizes of both sides of the caches.
 PROBES: Final = (
     ProbeSettings(workload="lenet", batch_size=16),
@@ -45,6 +48,7 @@ PROBES: Final = (
     ProbeSettings(workload="resnet50", batch_size=1),
 )
 THREADED: Final = ("resnet8", "mobilenetv3-small", "gpt")  # that are measured with all cores, too
+RESUME: Final = "calibrate-device --resume measures that alone, and writes the file anew"
 Tell = Callable[[str, float], None]
 Measure = Callable[[ProbeSettings], Probe]
 
@@ -124,9 +128,9 @@ def calibrate(
             else:
                 one = next(each for each in (*probes, *threaded) if each.name == name)
                 try:
-                    journal.add(name, measure(one).to_dict())
+                    journal.add(name, _tried_twice(measure, one).to_dict())
                 except RecordingError as error:  # of one among many: it does without
-                    skipped.append(str(error))
+                    skipped.append(f"{error}: {RESUME}")
     tell("fit", 1.0)
     entries = journal.entries
     probed = [Probe.from_dict(entries[one.name]) for one in probes if one.name in entries]
@@ -145,7 +149,8 @@ def calibrate(
         raise RecordingError(f"{out} cannot be written: {error.strerror or error}") from error
     device = devices.find(os.fspath(out))
     this_device.keep(text)
-    journal.remove()
+    if not skipped:
+        journal.remove()
     return Calibrated(
         path=out,
         fit=fitted,
@@ -165,6 +170,18 @@ def calibrate(
             *(measured.notes if measured else ()),
         ),
     )
+
+
+def _tried_twice(measure: Measure, settings: ProbeSettings) -> Probe:
+    """A training; once more where it came to no end, for on a busy machine that may be another's doing.
+
+    Raises:
+        RecordingError: It came to no end again.
+    """
+    try:
+        return measure(settings)
+    except RecordingError:
+        return measure(settings)
 
 
 def _shares(probed: Sequence[Probe], threaded: Sequence[Any], fitted: Fit) -> list[float]:
@@ -204,19 +221,25 @@ def _machine() -> Machine:
 
 
 def _ceilings(engine: Engine) -> Ceilings:
+    """Measured again while others disturb; the best of all rounds, with what they may hide."""
     threads = len(os.sched_getaffinity(0))
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     sizes = {
         name: size * -(-threads // cores) if cores == 1 else size
         for name, (size, cores) in caches().items()
     }
-    return engine.ceilings(
-        Asked(
-            device=describe(), threads=threads, precisions=("fp32", "bf16"), caches=sizes, free=free,
-            seconds=CEILINGS_S / 2,
-        ),
-        lambda text: None,
+    asked = Asked(
+        device=describe(), threads=threads, precisions=("fp32", "bf16"), caches=sizes, free=free,
+        seconds=CEILINGS_S / 2,
     )  # fmt: skip
+    rounds: list[Round] = []
+    while len(rounds) < ROUNDS:
+        load = Load()
+        measured = engine.ceilings(asked, lambda text: None)
+        rounds.append(Round(measured, others=load.others(), share=load.share(threads)))
+        if rounds[-1].others <= DISTURBED:
+            break
+    return best_of_rounds(rounds)
 
 
 class _Journal:

@@ -171,19 +171,22 @@ def _ceilings(ceilings: Ceilings | None) -> Iterator[str]:
         figure = ceilings.peak(precision)
         if figure is not None and figure.value:
             source = f"wattstep ceilings with {ceilings.threads} threads"
-            yield f"peak.{precision} = {_value(figure.value, figure.low or figure.value, figure.value, source)}"
+            yield f"peak.{precision} = {_figure(figure, source)}"
     best = ceilings.memory.best
     if best.value:
-        yield f"bandwidth = {_value(best.value, best.low or best.value, best.value, 'wattstep ceilings, copy or triad in memory')}"
+        yield f"bandwidth = {_figure(best, 'wattstep ceilings, copy or triad in memory')}"
+
+
+def _figure(figure: Figure, source: str) -> str:
+    assert figure.value is not None
+    return _value(figure.value, figure.low or figure.value, figure.high or figure.value, source)
 
 
 def _figures(power: Mapping[str, Any], keys: Mapping[str, str]) -> Iterator[str]:
     for key, name in keys.items():
         if name in power:
             figure = Figure.from_dict(power[name])
-            assert figure.value is not None
-            low, high = figure.low or figure.value, figure.high or figure.value
-            yield f"{key} = {_value(figure.value, low, high, f'{figure.status}: {figure.source or figure.method}')}"
+            yield f"{key} = {_figure(figure, f'{figure.status}: {figure.source or figure.method}')}"
 
 
 def _rounds(values: Sequence[float], source: str, most: float = 1.0) -> str:

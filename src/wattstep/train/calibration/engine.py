@@ -13,7 +13,13 @@ from wattstep import devices, engines, workloads
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.predict.cpu.engine_memory import memory_amounts
-from wattstep.predict.cpu.engines import EXPORTED, TIMES, group_seconds, values_of_engine
+from wattstep.predict.cpu.engines import (
+    EXPORTED,
+    TIMES,
+    group_seconds,
+    group_starts,
+    values_of_engine,
+)
 from wattstep.predict.cpu.memory import THRESHOLD, replay
 from wattstep.predict.cpu.time import work_of
 from wattstep.predict.cpu.values import CpuValues, cpu_values
@@ -143,6 +149,7 @@ def _training(probe: EngineProbe, values: CpuValues, *, exported: bool) -> Engin
     return EngineTraining(
         probe=probe,
         seconds=group_seconds(work, values.values),
+        starts=group_starts(work, values.values),
         amounts=memory_amounts(graph, growth, exported=exported),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp, log
 from statistics import median
 from typing import Final
@@ -13,7 +13,7 @@ from scipy.optimize import least_squares, nnls
 
 from wattstep.errors import RecordingError
 from wattstep.predict.cpu.engine_memory import PREPARATION, MemoryAmounts
-from wattstep.predict.cpu.engines import GROUPS, GROWTH, TENSORS
+from wattstep.predict.cpu.engines import GROUPS, GROWTH, START, TENSORS
 from wattstep.schema.arrays import FloatArray
 from wattstep.train.calibration.engine_probe import EngineProbe
 from wattstep.train.calibration.fitting import LEAST_PROBES, LEAST_REACH, quantile_90
@@ -35,11 +35,13 @@ class EngineTraining:
     Attributes:
         probe: What was measured.
         seconds: Of its groups with torch, as `predict.cpu.engines.group_seconds`.
+        starts: Of their operations, as `predict.cpu.engines.group_starts`.
         amounts: What its memory is told by.
     """
 
     probe: EngineProbe
     seconds: Mapping[str, float]
+    starts: Mapping[str, float] = field(default_factory=dict)
     amounts: MemoryAmounts
 
 
@@ -99,17 +101,26 @@ def fit_engine(trainings: Sequence[EngineTraining]) -> EngineFit:
 def fit_times(trainings: Sequence[EngineTraining]) -> tuple[dict[str, float], float]:
     """Times of groups in torch's, and what a step takes beside them in s.
 
-    Logarithms are fitted, so that each training counts by its part, and held to one common factor.
+    Logarithms of steps are fitted, so that each training counts by its part, and held to one common factor;
+    where the engine told its operations, the share of each group in the step, too.
     """
     torch = np.array([[each.seconds[group] for group in GROUPS] for each in trainings])
     steps = np.log([each.probe.seconds for each in trainings])
     common = float(np.median(steps - np.log(torch.sum(axis=1))))
+    told = np.array([bool(each.probe.shares) for each in trainings])
+    own = [group for group in GROUPS if group != START]
+    shares = np.array([[each.probe.shares.get(name, 0.0) for name in own] for each in trainings])
+    starts = np.array([[each.starts.get(name, 0.0) for name in own] for each in trainings])
+    at = [GROUPS.index(group) for group in own]
 
     def residuals(values: FloatArray) -> FloatArray:
         groups, step, all_ = values[:-2], values[-2], values[-1]
-        predicted = np.log(torch @ np.exp(groups) + exp(step))
+        times = np.exp(groups)
+        predicted = np.log(torch @ times + exp(step))
         held = HOLD * np.append(groups - all_, step - log(STEP_S))
-        return np.concatenate([predicted - steps, held])
+        each = torch[:, at] * times[at] + starts * times[GROUPS.index(START)]
+        apart = (each / np.exp(steps)[:, None] - shares)[told]
+        return np.concatenate([predicted - steps, apart.ravel(), held])
 
     start = np.array([*([common] * len(GROUPS)), log(STEP_S), common])
     fitted = least_squares(residuals, start).x

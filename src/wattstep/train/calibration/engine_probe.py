@@ -7,13 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from wattstep import engines, workloads
 from wattstep.errors import WattstepError
 from wattstep.schema.processes import ChildNews, refusal_news
 from wattstep.schema.workload import Preparation
+from wattstep.train.calibration.engine_groups import recorded_shares
 from wattstep.train.calibration.probe import document_of_child
 from wattstep.train.memory.resident import ResidentMemory
 
@@ -33,6 +34,7 @@ class EngineProbe:
         loaded: Resident once the engine was loaded.
         peak: Most that was resident within steady steps.
         steps: CPU time of each step's process.
+        shares: Of a step by group of operations; {}: the engine tells no operations.
     """
 
     engine: str
@@ -41,6 +43,7 @@ class EngineProbe:
     loaded: float
     peak: float
     steps: tuple[float, ...]
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -79,7 +82,9 @@ def measure_engine(name: str, workload: str, batch_size: int) -> EngineProbe:
     peak = resident.read().peak
     resident.close()
     return EngineProbe(
-        engine=name, workload=workload, batch_size=batch_size, loaded=loaded, peak=peak, steps=tuple(steps)
+        engine=name, workload=workload, batch_size=batch_size, loaded=loaded, peak=peak, steps=tuple(steps),
+        # torch's compiler makes operations that are in no group.
+        shares=recorded_shares(trainer, min(steps)) if engine.exports else {},
     )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,8 +21,10 @@ from wattstep.record.sensors.machine import caches
 from wattstep.schema.operation_times import OperationTimes
 from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
 from wattstep.schema.workload import Preparation
+from wattstep.train.calibration.load import Load
 from wattstep.train.child.child import GuardedChild, tail
 from wattstep.train.child.limits import enforced
+from wattstep.train.child.verdict import judge
 from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.memory.resident import ResidentMemory
 
@@ -145,8 +146,7 @@ def largest_cache() -> int:
 def measure_probe(settings: ProbeSettings) -> Probe:
     """Trains a little, in this process, which should be a fresh one."""
     resident = ResidentMemory()
-    busy = _busy_s()
-    begin, own = time.monotonic(), sum(os.times()[:4])
+    load = Load()
     engine, workload = engines.find(engines.DEFAULT), workloads.find(settings.workload)
     engine.load()
     framework = resident.read().all
@@ -163,9 +163,7 @@ def measure_probe(settings: ProbeSettings) -> Probe:
     steady = resident.read().peak
     resident.close()
     times = engine.time_operations(trainer)
-    elapsed = time.monotonic() - begin
-    mine = sum(os.times()[:4]) - own
-    others = 0.0 if busy is None else max(0.0, ((_busy_s() or busy) - busy - mine) / elapsed)
+    others = load.others()
     growth = replay(times.graph, threshold=THRESHOLD, threads=settings.threads)
     work = work_of(times.graph, cache=largest_cache(), threads=settings.threads)
     return Probe(
@@ -190,16 +188,6 @@ def measure_probe(settings: ProbeSettings) -> Probe:
 def _rows(work: CpuWork, times: OperationTimes) -> tuple[tuple[float, ...], ...]:
     table = np.column_stack([work.kinds, work.features, times.seconds])
     return tuple(map(tuple, table.tolist()))
-
-
-def _busy_s() -> float | None:
-    """Time in s in which cores worked, or would have if their host had let them."""
-    try:
-        with Path("/proc/stat").open(encoding="utf-8") as file:
-            words = file.readline().split()
-    except OSError:
-        return None
-    return (sum(map(int, words[1:9])) - int(words[4]) - int(words[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def probe_in_child(settings: ProbeSettings) -> Probe:
@@ -227,6 +215,7 @@ def document_of_child(entry: str, asked: str, name: str) -> Mapping[str, Any]:
         KeyboardInterrupt: The user stopped it.
     """
     documents: list[Mapping[str, Any]] = []
+    began_s = time.monotonic()
 
     def hear(news: _ProbeNews) -> None:
         if "probe" in news:
@@ -243,9 +232,10 @@ def document_of_child(entry: str, asked: str, name: str) -> Mapping[str, Any]:
         if ending.error is not None:
             raise WattstepError(ending.error)
         if not documents:
-            reason = (
-                ending.starved or (tail(output).strip().splitlines() or ["it said nothing"])[-1]
-            )
+            _, reason, evidence = judge(ending, cage, tail(output), began_s, when="")
+            reason = reason or "it ended without a result"
+            if evidence.signal is not None and evidence.peak_resident is not None:
+                reason += f", with {evidence.peak_resident / 1e6:,.0f} MB resident at most"
             raise RecordingError(f"{name} could not be measured: {reason}")
     return documents[0]
 

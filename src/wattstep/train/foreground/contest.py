@@ -163,19 +163,11 @@ def write_table() -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema(
-        [
-            ("round", pa.int32()),
-            ("where", pa.string()),
-            ("kind", pa.string()),
-            ("begin_ns", pa.int64()),
-            ("woken_ns", pa.int64()),
-            ("done_ns", pa.int64()),
-        ]
-    )
+    from wattstep.store.tables import FOREGROUND
+
     document = json.load(sys.stdin)
     facts = {key: str(value) for key, value in document["facts"].items()}
-    table = pa.Table.from_pylist(document["rows"], schema=schema.with_metadata(facts))
+    table = pa.Table.from_pylist(document["rows"], schema=FOREGROUND.with_metadata(facts))
     path = Path(sys.argv[1]) / f"{NAME}.parquet"
     with replacing(path) as file:
         pq.write_table(table, file, compression="zstd")

@@ -186,6 +186,12 @@ def measure(settings: FootprintSettings, say: Say) -> Life:
     Raises:
         WattstepError: A setting cannot be used, a part is missing, or nothing can be measured.
     """
+    if engines.find(settings.engine).exports:  # said before minutes are spent on an export
+        raise InvalidValueError(
+            f"--engine {settings.engine} does not let a step's memory be followed: wattstep run "
+            f"{settings.workload} --engine {settings.engine} measures the peak of its process",
+            id="memory-not-followed",
+        )
     resident = ResidentMemory()
     try:
         with tempfile.TemporaryDirectory(dir=settings.folder) as folder:

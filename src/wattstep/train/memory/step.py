@@ -111,7 +111,7 @@ def follow_step(
 def rest_of_process(engine: Engine, resident: ResidentMemory) -> int:
     """Anonymous memory that is no tensor, free memory given back; between steps."""
     resident.trim()
-    return resident.read().anonymous - engine.bytes_of_tensors()
+    return resident.read().anonymous - engine.bytes_of_tensors(resident.absent)
 
 
 def track_step(trainer: Trainer, device: DeviceMemory | None = None) -> dict[str, int]:

@@ -30,18 +30,43 @@ MEAN = (0.1307,)
 DEVIATION = (0.3081,)
 
 
-def read_digits(data_dir: Path | None) -> Samples:
-    """The training images (N, 1, 28, 28) with their classes 0 to 9; its test images are held out.
+def read_digits(data_dir: Path | None, *, side: int = SIDE) -> Samples:
+    """The training images (N, 1, side, side) with their classes 0 to 9; its test images are held out.
 
     Where the test files are missing, the last tenth of the training images is held out instead,
     and the name of the data says so. Of the stand-in, every fifth image is held out.
+
+    Args:
+        data_dir: Where MNIST may lie.
+        side: Height and width: 28, or less by averages, see `shrink`.
 
     Raises:
         InvalidValueError: MNIST is there, but cannot be read.
         MissingPartError: It is not, and neither is scikit-learn.
     """
     folder = None if data_dir is None else find(data_dir)
-    return _stand_in() if folder is None else _official(folder)
+    samples = _stand_in() if folder is None else _official(folder)
+    if side == SIDE:
+        return samples
+    facts = samples.facts
+    return describe(
+        name=f"{facts.name}, averaged to {side}×{side}",
+        inputs=shrink(samples.inputs, side),
+        targets=samples.targets,
+        held_out=(shrink(samples.held_out_inputs, side), samples.held_out_targets),
+        stands_for=facts.stands_for,
+    )
+
+
+def shrink(images: Bytes, side: int) -> Bytes:
+    """Images (N, 1, 28, 28) as averages of squares, (N, 1, side, side); a margin makes squares whole."""
+    margin = -SIDE % side
+    before, after = margin // 2, margin - margin // 2
+    wide = np.pad(images, ((0, 0), (0, 0), (before, after), (before, after)))
+    square = (SIDE + margin) // side
+    parts = wide.reshape(len(images), 1, side, square, side, square)
+    averages: Bytes = np.rint(parts.mean(axis=(3, 5))).astype(np.uint8)
+    return averages
 
 
 def find(data_dir: Path) -> Path | None:

@@ -348,6 +348,21 @@ def fixed_batch_norm(
     return values * scale.reshape(shape) + shift.reshape(shape)
 
 
+def fixed_batch_norm_by_steps(
+    values: Tensor, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:  # fmt: skip
+    """As `fixed_batch_norm`, with each parameter in an operation of its own, where none is folded away."""
+    if training:
+        return _SKIPPED
+    shape = [1, -1, *[1] * (values.dim() - 2)]
+    scale = (running_var + eps).rsqrt().reshape(shape)
+    normal = (values - running_mean.reshape(shape)) * scale
+    if weight is not None:
+        normal = normal * weight.reshape(shape)
+    return normal if bias is None else normal + bias.reshape(shape)
+
+
 def layer_norm(
     values: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
     eps: float = 1e-5,
@@ -411,6 +426,10 @@ REWRITES: Final[Mapping[str, tuple[Sequence[Any], Rewrite, str]]] = {
     "fixed batch norm": (
         (functional.batch_norm,), fixed_batch_norm,
         "batch normalisation by fixed statistics as scale and shift",
+    ),
+    "fixed batch norm by steps": (
+        (functional.batch_norm,), fixed_batch_norm_by_steps,
+        "batch normalisation by fixed statistics as its sums and products",
     ),
     "hard swish": ((functional.hardswish,), hard_swish, "hard swish as a clipped sum"),
     "hard sigmoid": ((functional.hardsigmoid,), hard_sigmoid, "hard sigmoid as a clipped sum"),

@@ -1,0 +1,257 @@
+"""`wattstep label`: data get labels from a small labeled set, with what is unknown named as such."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from wattstep.cli.options import OUT, Json, Quiet
+from wattstep.errors import InvalidValueError, RecordingError
+
+if TYPE_CHECKING:
+    from wattstep.labeling.job import Asked, LabelFolder, Progress
+
+
+def label(
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="Samples to label: CSV, NPY or Parquet, read in pieces; several in this order.",
+        ),
+    ],
+    labeled: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="The labeled samples: CSV, NPY or Parquet; rows without a label are passed over. Required.",
+            metavar="FILE",
+        ),
+    ] = None,
+    column: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Which column of --labeled has the labels.", metavar="NAME"),
+    ] = None,
+    labels: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="In place of --column: an NPY file of labels alone.", metavar="FILE"),
+    ] = None,
+    features: Annotated[
+        str,
+        typer.Option(
+            help="Columns to use. [default: all of --labeled but that of the labels]",
+            metavar="NAME,...",
+        ),
+    ] = "",
+    false_alarm: Annotated[
+        float,
+        typer.Option(
+            help="Share of samples of known classes that may be called unknown.", metavar="SHARE"
+        ),
+    ] = 0.05,
+    confidence: Annotated[
+        float, typer.Option(help="A label less probable than this is withheld.", metavar="SHARE")
+    ] = 0.5,
+    batch: Annotated[int, typer.Option(help="Samples of a piece.", metavar="N")] = 500,
+    ask: Annotated[
+        int,
+        typer.Option(help="Name the samples whose labels would help most, N at most.", metavar="N"),
+    ] = 0,
+    name: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            help="Give a new class its label, before going on; may be given several times.",
+            metavar="unknown-1=LABEL",
+        ),
+    ] = None,
+    merge: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            help="Make the second new class part of the first.", metavar="unknown-1=unknown-2"
+        ),
+    ] = None,
+    reject: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="A new class that is none.", metavar="unknown-1"),
+    ] = None,
+    image: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="The features are pixels, row by row: the page shows them as pictures.",
+            metavar="WIDTHxHEIGHT",
+        ),
+    ] = None,
+    tasks: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Write the work of labeling a piece as tasks: wattstep schedule FILE.json --on DEVICE tells what it "
+            "would take there.",
+            metavar="FILE.json",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(*OUT, help="Folder; one that was begun continues.", metavar="DIR"),
+    ] = Path("labels"),
+    format: Annotated[
+        str, typer.Option("--format", help="Of the labels: parquet or csv.", metavar="KIND")
+    ] = "parquet",
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.", metavar="N")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Label data as they arrive, from a few labeled samples; what is of no known class is unknown."""
+    from wattstep.cli.progress import bar_of
+    from wattstep.labeling.job import LabelFolder, label_files
+
+    shape = _shape(image)
+    asked = _asked(
+        data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
+    )
+    folder = LabelFolder(out)
+    folder.open(asked)
+    try:
+        _decide(folder, name or [], merge or [], reject or [])
+        with bar_of("labeling", quiet=quiet or json) as bar:
+            labeler, progress = label_files(
+                folder, asked, lambda done: bar(f"{done:,} samples", None)
+            )
+        if tasks is not None:
+            from wattstep.labeling.tasks import graph_of
+            from wattstep.schedule.file import write_plans
+
+            write_plans(tasks, graph_of(labeler.engine_, batch), {})
+        questions = labeler.ask(ask) if ask else None
+        _show(folder, asked, labeler, progress, questions, shape, json)
+    finally:
+        folder.close()
+
+
+def _asked(
+    data: list[Path],
+    labeled: Path | None,
+    column: str | None,
+    labels: Path | None,
+    features: str,
+    false_alarm: float,
+    confidence: float,
+    batch: int,
+    seed: int,
+    format: str,
+) -> Asked:
+    from wattstep.labeling.job import Asked
+
+    if labeled is None:
+        raise InvalidValueError(
+            f"no labeled samples are named: wattstep label {data[0]} --labeled FILE --column NAME",
+            id="needs-labels",
+        )
+    if batch < 1:
+        raise InvalidValueError(f"--batch {batch}: it must be at least 1", id="out-of-range")
+    if format not in ("parquet", "csv"):
+        raise InvalidValueError(
+            f"--format {format}: there are parquet and csv", id="unknown-data-format"
+        )
+    return Asked(
+        data=tuple(str(path.absolute()) for path in data),
+        labeled=str(labeled.absolute()),
+        column=column,
+        labels=None if labels is None else str(labels.absolute()),
+        features=tuple(filter(None, features.split(","))),
+        false_alarm=false_alarm,
+        confidence=confidence,
+        batch=batch,
+        seed=seed,
+        format="csv" if format == "csv" else "parquet",
+    )
+
+
+def _shape(image: str | None) -> tuple[int, int] | None:
+    if image is None:
+        return None
+    width, _, height = image.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        raise InvalidValueError(
+            f"--image {image}: write the width and the height, e.g. 8x8", id="malformed-shape"
+        )
+    return int(width), int(height)
+
+
+def _decide(folder: LabelFolder, names: list[str], merges: list[str], rejects: list[str]) -> None:
+    """Carries out what a person decided about new classes."""
+    if not (names or merges or rejects):
+        return
+    from wattstep.labeling import AutoLabeler
+
+    if not folder.state.exists():
+        raise InvalidValueError(
+            f"{folder.path} has no new classes yet: label first", id="unknown-cluster"
+        )
+    labeler = AutoLabeler.load(folder.state)
+    for pair in merges:
+        labeler.merge(*_pair(pair, "--merge"))
+    for rejected in rejects:
+        labeler.reject(rejected)
+    for pair in names:
+        cluster, text = _pair(pair, "--name")
+        labeler.name(cluster, _typed(text, labeler.classes_))
+    labeler.save(folder.state)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    first, _, second = text.partition("=")
+    if not (first and second):
+        raise InvalidValueError(
+            f"{option} {text}: two names with = between them are wanted", id="malformed-pair"
+        )
+    return first, second
+
+
+def _typed(text: str, classes: Any) -> Any:
+    """A label as the others are: a number where they are numbers."""
+    if classes.dtype.kind in "iuf":
+        try:
+            return classes.dtype.type(text)
+        except ValueError:
+            raise InvalidValueError(
+                f"--name ...={text}: the labels are numbers", id="mixed-labels"
+            ) from None
+    return text
+
+
+def _show(
+    folder: LabelFolder,
+    asked: Asked,
+    labeler: Any,
+    progress: Progress,
+    questions: Any,
+    shape: tuple[int, int] | None,
+    as_json: bool,
+) -> None:
+    from wattstep.labeling.job import REPORT
+    from wattstep.labeling.result import labeling_report
+    from wattstep.report.html.labeling import write_labeling
+
+    result = labeling_report(folder, asked, labeler, progress, questions)
+    page = folder.path / REPORT
+    try:
+        write_labeling(result, page, shape)
+    except OSError as error:
+        raise RecordingError(
+            f"{page} cannot be written: {error.strerror or error}", id="labels-not-written"
+        ) from error
+    if as_json:
+        from wattstep.report.json_document import dump
+
+        dump({"labeling": result.to_dict(), "report": str(page)}, sys.stdout)
+        return
+    from wattstep.cli.screen import screen
+    from wattstep.report.terminal.labeling import print_labeling
+
+    console = screen()
+    print_labeling(result, console)
+    console.print(
+        f"\nreport: {page.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True
+    )

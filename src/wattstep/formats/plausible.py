@@ -1,0 +1,68 @@
+"""Values of a log that nothing can have: left out as failed reads where they are few, refused where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from wattstep.errors import InvalidValueError
+from wattstep.formats.recording import Recording
+from wattstep.formats.rows import FEW, SHARE
+
+# By unit: least and most. Far beyond any machine that a network is trained on, so that what lies
+# outside is a mistake of a unit, or of a digit: ten megawatts are a data centre.
+LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        "W": (-1e7, 1e7), "J": (-1e18, 1e18), "V": (-1e6, 1e6), "A": (-1e6, 1e6), "°C": (-274.0, 1e4),
+        "Hz": (0.0, 1e13), "ratio": (-1e3, 1e3), "B": (-1e18, 1e18), "s": (-1e12, 1e12),
+    }
+)  # fmt: skip
+OTHERS: Final = (-1e30, 1e30)  # as `schema.checks.MOST_NUMBER`
+IMPLAUSIBLE: Final = "value that nothing can have"
+LEFT_OUT: Final = "{} values of {} are left out, which nothing can have: {:.4g} {}"
+
+
+def plausible(recording: Recording, file: str) -> Recording:
+    """The recording without values that nothing can have.
+
+    Args:
+        recording: As its format was read.
+        file: Its name, for the error.
+
+    Raises:
+        InvalidValueError: More than three values of a channel, and more than one in a hundred, are
+            such, or all of them.
+    """
+    value = dict(recording.value)
+    notes: list[str] = []
+    count = 0
+    for channel in recording.channels:
+        least, most = LIMITS.get(channel.unit, OTHERS)
+        values = np.asarray(value[channel.name])
+        with np.errstate(invalid="ignore"):
+            wrong = (values < least) | (values > most)
+        if not wrong.any():
+            continue
+        first, known = (
+            float(values[wrong][0]),
+            int(np.isfinite(values).sum() + np.isinf(values).sum()),
+        )
+        if wrong.sum() >= known or wrong.sum() > max(FEW, known // SHARE):
+            raise InvalidValueError(
+                f"{file}: {channel.name} is {first:.4g} {channel.unit}, which nothing can have: is "
+                f"the unit right? ({channel.source})",
+                id="implausible-values",
+            )
+        value[channel.name] = np.where(wrong, np.nan, values)
+        notes.append(LEFT_OUT.format(int(wrong.sum()), channel.name, first, channel.unit))
+        count += int(wrong.sum())
+    if not count:
+        return recording
+    return replace(
+        recording, value=value, notes=(*recording.notes, *notes),
+        ignored={**recording.ignored, IMPLAUSIBLE: count},
+    )  # fmt: skip

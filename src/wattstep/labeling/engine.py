@@ -1,0 +1,465 @@
+"""How labels come about: everything that an `AutoLabeler` has learned, as data, and what it does with a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import special
+
+from wattstep.labeling import admission, asking, ellipsoids, label_model, neighbourhood, novelty
+from wattstep.labeling.arrays import ABSTAINS, TINY, Bools, Floats, Ints, softmax
+from wattstep.labeling.discovery import Cluster, Discovery
+from wattstep.labeling.drift import Watch, learning_watch, watch
+from wattstep.labeling.ellipsoids import Ellipsoids
+from wattstep.labeling.heuristics import Heuristic, symbols_of, taught, votes_in
+from wattstep.labeling.label_model import LabelModel
+from wattstep.labeling.memory import Labeled, Recent
+from wattstep.labeling.neighbourhood import Neighbourhood, Placed
+from wattstep.labeling.novelty import Novelty
+from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN
+
+FIRST_LOOK = 32  # samples after which the graph is built again for the first time
+GROWTH = 1.5  # of what was seen, until the next time
+LONGEST = 32  # memories, until the next time at the latest
+REGENERATES = 1.3  # growth of the labeled set from which heuristics are made anew
+CONNECTS = 0.1  # of it, in further labels, from which the graph is built again
+LEAST_TAUGHT = 50  # recent samples from which the student learns
+STUDENT = 0.75  # its part of the probabilities, beside the label model's
+CLIP = 8.0  # standard deviations
+LEARNS_RATE = 100  # values from which a rate before a change is learned
+LEAST_OF_NEW = (
+    0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
+)
+STRANGE = 0.2  # p-values whose share is watched by class
+MOST_CONCEPTS, MOST_ARCHIVED = 4, 32
+UNLABELED_ALARMS, LABELED_ALARMS = 1e-5, 1e-3  # false ones a sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What `AutoLabeler` was asked for; its documentation says what each is."""
+
+    false_alarm: float
+    confidence: float
+    max_heuristics: int
+    candidates: int
+    memory: int
+    labeled_memory: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concept:
+    """What held for a time: labeled samples and what was made from them."""
+
+    x: Floats
+    codes: Ints
+    heuristics: list[Heuristic]
+    model: LabelModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A batch before classes get their names; entries as in `Labels`."""
+
+    status: Ints
+    classes: Floats
+    probability: Floats
+    p_value: Floats
+    score: Floats
+    cluster: Ints
+    votes: Ints
+
+
+@dataclass(kw_only=True)
+class Engine:
+    """What is learned.
+
+    Attributes:
+        settings: As asked for.
+        classes: How many known classes there are.
+        groups: Sizes of groups of features that count alike in distances: raw ones, learned ones.
+        labeled, recent: Samples in memory.
+        random: Draws whatever is drawn.
+        seen: Samples without labels so far.
+        made_from, taught, connected_with: Labeled samples that the heuristics were made from, that came since, and
+            that had come when the graph was built.
+        ...: The rest is made from these.
+    """
+
+    settings: Settings
+    classes: int
+    groups: tuple[int, ...]
+    labeled: Labeled
+    recent: Recent
+    random: np.random.Generator
+    discovery: Discovery = field(default_factory=Discovery)
+    seen: int = 0
+    next_look: int = FIRST_LOOK
+    last_look: int = 0
+    made_from: int = 0
+    taught: int = 0
+    connected_with: int = 0
+    center: Floats = field(default_factory=lambda: np.zeros(0))
+    scale: Floats = field(default_factory=lambda: np.ones(0))
+    heuristics: list[Heuristic] = field(default_factory=list)
+    graph: Neighbourhood | None = None
+    ellipsoids: Ellipsoids | None = None
+    test: Novelty | None = None
+    model: LabelModel | None = None
+    student: Heuristic | None = None
+    temperature: float = 1.0
+    disagreements: Watch | None = None
+    strangers: Watch | None = None
+    errors: Watch | None = None
+    archive: list[Heuristic] = field(default_factory=list)
+    concepts: list[Concept] = field(default_factory=list)
+    drifts: list[int] = field(default_factory=list)
+    retired: int = 0
+
+    # -- learning
+
+    def generate(self) -> None:
+        """Makes heuristics from the labeled samples, then everything that follows from them."""
+        self._measure_scale()
+        made = admission.generate(
+            self._standard(self.labeled.x), self.labeled.codes, self.classes,
+            most=self.settings.max_heuristics, candidates=self.settings.candidates,
+            random=self.random, older=self.archive,
+        )  # fmt: skip
+        self.heuristics = made.heuristics
+        self.labeled.symbols = made.symbols
+        self.made_from, self.taught = len(self.labeled.codes), 0
+        self.connect()
+
+    def connect(self) -> None:
+        """Graph, test and label model from the samples in memory."""
+        if self._connected_with_new_class():
+            self._connected_with_new_class()
+        self._begin_watching()
+        self.last_look, self.connected_with = self.seen, self.taught
+        grown = int(self.seen * GROWTH)
+        self.next_look = max(
+            self.seen + FIRST_LOOK, min(grown, self.seen + LONGEST * self.settings.memory)
+        )
+
+    def _connected_with_new_class(self) -> bool:
+        """Whether a cluster of unknown samples has become a class, so that all must be done again."""
+        stable = self.discovery.stable()
+        new = [self._space(self._standard(each.core)) for each in stable]
+        codes = np.repeat(np.arange(len(new)), [len(each) for each in new]).astype(np.int64)
+        labeled = self._space(self._standard(self.labeled.x))
+        standard = self._standard(self._recent_x())
+        recent = self._space(standard)
+        nothing = np.empty((0, labeled.shape[1]))
+        self.graph = neighbourhood.build(
+            labeled,
+            self.labeled.codes,
+            self.classes,
+            recent,
+            np.concatenate([nothing, *new]),
+            codes,
+        )
+        first = len(labeled) + len(codes)
+        own = self.graph.own
+        self.ellipsoids = ellipsoids.fit(self._standard(self.labeled.x), self.labeled.codes)
+        surprise = self._surprise(own.surprise[first:], standard)
+        self.test = novelty.learn(
+            np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]),
+            surprise,
+            self.settings.false_alarm,
+        )
+        p = self.test.p_values(self.test.score(surprise))
+        self.model = label_model.learn(
+            np.column_stack([self.labeled.symbols, self._spread(own.masses[: len(labeled)])]),
+            self.labeled.codes, self.classes,
+            np.column_stack([self._symbols(standard), self._spread(own.masses[first:])]),
+            self.test.probability_known(p),
+        )  # fmt: skip
+        self._teach_student(standard, own.masses[first:], self.test.probability_known(p))
+        if self.test.prevalence == 1.0:
+            return False
+        unknown = p <= self.test.level
+        cores = [self._space(self._standard(each.core)) for each in self.discovery.clusters]
+        return self.discovery.look(recent, self.recent.x, unknown, cores)
+
+    def _surprise(self, of_graph: Floats, standard: Floats) -> Floats:
+        """All surprises of samples, shape (n, 4)."""
+        assert self.ellipsoids is not None
+        return np.column_stack([of_graph, self.ellipsoids.distance(standard)])
+
+    def _teach_student(self, standard: Floats, masses: Floats, trust: Floats) -> None:
+        """A forest that learns from recent samples what the heuristics together say of them."""
+        assert self.model is not None
+        assert self.graph is not None
+        self.student, self.temperature = None, 1.0
+        if self.classes == 1 or len(standard) < LEAST_TAUGHT:
+            return
+        symbols = np.column_stack([self._symbols(standard), self._spread(masses)])
+        self.student = taught(standard, self.model.probabilities(symbols), trust)
+        count = len(self.labeled.codes)
+        symbols = np.column_stack(
+            [self.labeled.symbols, self._spread(self.graph.own.masses[:count])]
+        )
+        logits = np.log(self._classes(self._standard(self.labeled.x), symbols))
+        self.temperature = label_model.temperature(logits, self.labeled.codes)
+
+    def _classes(self, standard: Floats, symbols: Ints) -> Floats:
+        """Probability of each known class, shape (n, classes)."""
+        assert self.model is not None
+        classes = self.model.probabilities(symbols)
+        if self.student is None:
+            return classes
+        pooled = (1 - STUDENT) * classes + STUDENT * self.student.probabilities(standard)
+        return softmax(np.log(pooled + TINY) / self.temperature)
+
+    def _measure_scale(self) -> None:
+        x = np.concatenate([self.labeled.x, self._recent_x()])
+        self.center = x.mean(axis=0)
+        spread = x.std(axis=0)
+        self.scale = np.where(spread > 1e-9 * (np.abs(self.center) + 1e-300), spread, 1.0)
+
+    def _recent_x(self) -> Floats:
+        return self.recent.x if len(self.recent.x) else np.empty((0, self.labeled.x.shape[1]))
+
+    def _standard(self, x: Floats) -> Floats:
+        standard: Floats = ((x - self.center) / self.scale).clip(-CLIP, CLIP)
+        return standard
+
+    def _space(self, standard: Floats) -> Floats:
+        """Where distances are taken: each group of features weighs the same."""
+        if len(self.groups) == 1:
+            return standard
+        weights = np.repeat(1 / np.sqrt(self.groups), self.groups)
+        return standard * weights
+
+    def _symbols(self, standard: Floats) -> Ints:
+        if not self.heuristics:
+            return np.empty((len(standard), 0), dtype=np.int64)
+        return np.stack([each.symbols(standard) for each in self.heuristics], axis=1)
+
+    def _spread(self, masses: Floats) -> Ints:
+        """The vote of labels as they spread over the graph: the last heuristic."""
+        known = masses[:, : self.classes]
+        return symbols_of(known / (known.sum(axis=1, keepdims=True) + 1e-9), 0.0)
+
+    # -- labeling
+
+    def judge(self, x: Floats) -> Judged:
+        """What samples are labeled as; nothing is learned from them."""
+        assert self.graph is not None
+        assert self.test is not None
+        assert self.model is not None
+        standard = self._standard(x)
+        placed = self.graph.place(self._space(standard))
+        symbols = np.column_stack([self._symbols(standard), self._spread(placed.masses)])
+        score = self.test.score(self._surprise(placed.surprise, standard))
+        p = self.test.p_values(score)
+        classes = self._classes(standard, symbols)
+        votes = votes_in(symbols)
+        probability = classes.max(axis=1) * self.test.probability_known(p)
+        unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)
+        status = np.where(p <= self.test.level, UNKNOWN, LABELED)
+        status = np.where((status == LABELED) & unsure, ABSTAINED, status)
+        return Judged(
+            status=status, classes=classes, probability=probability, p_value=p, score=score,
+            cluster=self._clusters(placed, status == UNKNOWN), votes=votes,
+        )  # fmt: skip
+
+    def _clusters(self, placed: Placed, unknown: Bools) -> Ints:
+        new = placed.masses[:, self.classes :]
+        if not new.shape[1]:
+            return np.full(len(unknown), ABSTAINS)
+        known = placed.masses[:, : self.classes].sum(axis=1)
+        likely = new.max(axis=1) > LEAST_OF_NEW * known
+        return np.where(unknown & likely, new.argmax(axis=1), ABSTAINS)
+
+    def take(self, x: Floats) -> Judged:
+        """What samples are labeled as, with what they teach."""
+        first = self.seen
+        self.recent.add(x, first, self.random)
+        self.seen += len(x)
+        if self.seen >= self.next_look:
+            self.connect()
+        judged = self.judge(x)
+        since = self._drifted(judged)
+        if since is not None and self.seen - self.last_look >= self.settings.memory // 4:
+            self._refresh(since)
+            judged = self.judge(x)
+        return judged
+
+    # -- drift
+
+    def _begin_watching(self) -> None:
+        assert self.model is not None
+        assert self.graph is not None
+        assert self.test is not None
+        count = len(self.labeled.codes)
+        own = self.graph.own
+        symbols = np.column_stack([self.labeled.symbols, self._spread(own.masses[:count])])
+        votes = votes_in(symbols)
+        voted = votes >= 0
+        combined = self.model.probabilities(symbols).argmax(axis=1)
+        wrong = np.column_stack(
+            [votes != self.labeled.codes[:, None], combined != self.labeled.codes]
+        )
+        rates = (np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1) / (
+            np.append(voted.sum(axis=0), count) + 2
+        )
+        if self.errors is None or len(self.errors.base) != len(rates):
+            self.errors = watch(rates, 0.25, LABELED_ALARMS)
+        self.disagreements = learning_watch(votes.shape[1], 0.2, UNLABELED_ALARMS, LEARNS_RATE)
+        self.strangers = learning_watch(self.classes, 0.3, UNLABELED_ALARMS, LEARNS_RATE)
+
+    def _drifted(self, judged: Judged) -> int | None:
+        """How many samples ago something changed, if something did."""
+        assert self.disagreements is not None
+        assert self.strangers is not None
+        best = judged.classes.argmax(axis=1)
+        voted = judged.votes >= 0
+        of_class = best[:, None] == np.arange(self.classes)[None, :]
+        strange = np.broadcast_to((judged.p_value <= STRANGE)[:, None], of_class.shape)
+        changes = []
+        alarms = self.disagreements.see(judged.votes != best[:, None], voted)
+        changes += list(self.disagreements.since[alarms])
+        alarms = self.strangers.see(strange, of_class)
+        # Counted in samples of the class; a class has its share of all.
+        shares = np.maximum(of_class.mean(axis=0), 1 / len(of_class))
+        changes += list((self.strangers.since / shares)[alarms])
+        return int(max(changes)) if changes else None
+
+    def _refresh(self, since: int) -> None:
+        """Weighs heuristics by what came since a change, and retires those that no longer say anything."""
+        self.drifts = [*self.drifts[-99:], self.seen]
+        enough = max(since, self.settings.memory // 2)
+        self.recent.forget_before(self.seen - enough)
+        self.connect()
+        self._retire()
+
+    def _retire(self) -> None:
+        assert self.model is not None
+        accuracies = self.model.accuracies[:-1]
+        base = float(np.bincount(self.labeled.codes).max() / len(self.labeled.codes))
+        useless = accuracies <= (base if self.classes > 1 else 0.0)
+        if not useless.any():
+            return
+        self.retired += int(useless.sum())
+        if useless.mean() > 0.5:
+            self.generate()
+            return
+        self.heuristics = [h for h, out in zip(self.heuristics, useless, strict=True) if not out]
+        self.labeled.symbols = self.labeled.symbols[:, ~useless]
+        self.errors = None
+        self.connect()
+
+    # -- labels that a person gives
+
+    def teach(self, x: Floats, codes: Ints) -> None:
+        """Labeled samples that come later."""
+        judged = self.judge(x)
+        assert self.errors is not None
+        wrong = np.column_stack(
+            [judged.votes != codes[:, None], judged.classes.argmax(axis=1) != codes]
+        )
+        observed = np.column_stack([judged.votes >= 0, np.ones(len(x), dtype=bool)])
+        alarms = self.errors.see(wrong, observed)
+        self.labeled.add(x, codes, self._symbols(self._standard(x)))
+        self.taught += len(x)
+        if alarms[-1]:
+            self._change_concept(int(self.errors.since[-1]))
+        elif alarms.any():
+            self.errors = None
+            self.generate()
+        elif self.taught >= (REGENERATES - 1) * self.made_from:
+            self._recognise()
+            self.generate()
+        elif self.taught - self.connected_with >= CONNECTS * self.made_from:
+            self.connect()
+
+    def _change_concept(self, since: int) -> None:
+        """Forgets what held before, but for what it was; what held earlier still may hold again."""
+        assert self.model is not None
+        self.drifts = [*self.drifts[-99:], self.seen]
+        before = len(self.labeled.codes) - since
+        if before > 0:
+            old = slice(max(before - self.labeled.most // 2, 0), before)
+            concept = Concept(
+                x=self.labeled.x[old], codes=self.labeled.codes[old], heuristics=self.heuristics,
+                model=self.model,
+            )  # fmt: skip
+            self.concepts = [*self.concepts[-(MOST_CONCEPTS - 1) :], concept]
+            self.archive = [*self.archive, *self.heuristics][-MOST_ARCHIVED:]
+        self.labeled.keep_last(since, of_each=2)
+        share = since / max(len(self.labeled.codes), 1)
+        self.recent.forget_before(self.seen - max(int(share * self.settings.memory), 100))
+        self.errors = None
+        self._recognise()
+        self.generate()
+
+    def _recognise(self) -> None:
+        """Takes up an earlier concept whose heuristics do better on what came since than those of now."""
+        if not self.concepts or not len(self.labeled.codes):
+            return
+        assert self.model is not None
+        standard = self._standard(self.labeled.x)
+        codes = self.labeled.codes
+        now = self._combined(self.model, self.labeled.symbols) == codes
+        best: tuple[int, int] | None = None
+        for number, concept in enumerate(self.concepts):
+            symbols = np.stack([each.symbols(standard) for each in concept.heuristics], axis=1)
+            right = self._combined(concept.model, symbols) == codes
+            better, worse = int((right & ~now).sum()), int((now & ~right).sum())
+            # One-sided sign test.
+            p = special.bdtrc(better - 1, better + worse, 0.5) if better else 1.0
+            if p <= 0.05 and (best is None or better > best[0]):
+                best = (better, number)
+        if best is None:
+            return
+        concept = self.concepts.pop(best[1])
+        self.archive = [*self.archive, *concept.heuristics][-MOST_ARCHIVED:]
+        self.labeled = replace(
+            self.labeled,
+            x=np.concatenate([concept.x, self.labeled.x]),
+            codes=np.concatenate([concept.codes, codes]),
+            symbols=np.full((len(concept.codes) + len(codes), 0), ABSTAINS),
+        )
+        self.labeled.keep_last(self.labeled.most, of_each=1)
+
+    @staticmethod
+    def _combined(model: LabelModel, symbols: Ints) -> Ints:
+        """Classes by a model from its heuristics alone, without the graph of then, shape (n,)."""
+        count = symbols.shape[1]
+        bare = replace(model, confusions=model.confusions[:count], voices=model.voices[:count])
+        classes: Ints = bare.probabilities(symbols).argmax(axis=1)
+        return classes
+
+    # -- what a person decides
+
+    def ask(self, count: int) -> tuple[Ints, Floats]:
+        """Recent samples whose labels would help most: their numbers and raw features."""
+        if not len(self.recent.x):
+            return np.empty(0, dtype=np.int64), self._recent_x()
+        judged = self.judge(self.recent.x)
+        space = self._space(self._standard(self.recent.x))
+        rows = asking.choose(space, 1 - judged.probability, count)
+        return self.recent.numbers[rows], self.recent.x[rows]
+
+    def adopt(self, cluster: Cluster, code: int) -> None:
+        """A new class gets a name; with that of a known class it becomes part of it."""
+        self.discovery.clusters.remove(cluster)
+        self.classes = max(self.classes, code + 1)
+        self.labeled.add(
+            cluster.core,
+            np.full(len(cluster.core), code),
+            np.full((len(cluster.core), len(self.heuristics)), ABSTAINS),
+        )
+        self.errors = None
+        self.generate()
+
+    def add_class(self, x: Floats, codes: Ints) -> None:
+        """Labeled samples, some of classes that were not there."""
+        self.classes = int(max(self.classes, codes.max() + 1))
+        symbols = np.full((len(x), len(self.heuristics)), ABSTAINS)
+        self.labeled.add(x, codes, symbols)
+        self.errors = None
+        self.generate()

@@ -1,0 +1,296 @@
+"""Samples in files (CSV, NPY, Parquet), read in pieces: a file may be larger than memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from wattstep.errors import InvalidValueError
+from wattstep.labeling.arrays import Floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES: Final = (".csv", ".npy", ".parquet")
+MOST_LABELED: Final = 1_000_000  # rows of a labeled set, which is read whole
+ENDS: Final = 1 << 20  # bytes at either end of a file that tell it from another
+ROWS_READ: Final = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Samples that follow each other.
+
+    Attributes:
+        file: Index of their file.
+        first: Row of the first of them in it.
+        x: Shape (n, features); NaN where a value is missing or no number.
+    """
+
+    file: int
+    first: int
+    x: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A file of samples.
+
+    Attributes:
+        path: The file.
+        columns: Names of its columns; `0`, `1` and so on of an array.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+
+    def identity(self) -> str:
+        """Size and a hash of both ends, by which a changed file is known."""
+        size = self.path.stat().st_size
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            digest.update(file.read(ENDS))
+            file.seek(max(size - ENDS, 0))
+            digest.update(file.read(ENDS))
+        return f"{size} bytes, SHA-256 of both ends {digest.hexdigest()}"
+
+
+def open_table(path: Path) -> Table:
+    """A file of samples, whose columns are read.
+
+    Raises:
+        InvalidValueError: It cannot be read, or is of another kind.
+    """
+    with _read(path):
+        if path.suffix == ".npy":
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            if array.ndim < 2:
+                raise InvalidValueError(
+                    f"{path}: an array of shape {array.shape}: (samples, features) is needed",
+                    id="data-shape",
+                )
+            return Table(path=path, columns=tuple(map(str, range(int(np.prod(array.shape[1:]))))))
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            return Table(path=path, columns=tuple(pq.read_schema(path).names))
+        if path.suffix == ".csv":
+            from pyarrow import csv
+
+            with csv.open_csv(path) as reader:
+                return Table(path=path, columns=tuple(reader.schema.names))
+    raise InvalidValueError(f"{path}: data come as {', '.join(SUFFIXES)}", id="unknown-data-format")
+
+
+def pieces(
+    tables: Sequence[Table], features: Sequence[str], size: int, *, skip: int = 0
+) -> Iterator[Piece]:
+    """The samples of all files, in their order.
+
+    Args:
+        tables: The files.
+        features: Columns to read, in the order in which they are wanted.
+        size: Samples of a piece; the last one of a file may have fewer.
+        skip: Samples at the beginning that are passed over.
+
+    Raises:
+        InvalidValueError: A file cannot be read, lacks a column, or a column holds no numbers.
+    """
+    for number, table in enumerate(tables):
+        missing = [name for name in features if name not in table.columns]
+        if missing:
+            raise InvalidValueError(
+                f"{table.path} has no column {missing[0]}; the labeled samples have "
+                f"{len(features)} features",
+                id="other-columns",
+            )
+        at = 0
+        with _read(table.path):
+            for block in _blocks(table, features, size):
+                if skip >= len(block):
+                    skip -= len(block)
+                    at += len(block)
+                    continue
+                yield Piece(file=number, first=at + skip, x=block[skip:])
+                at += len(block)
+                skip = 0
+
+
+def _blocks(table: Table, features: Sequence[str], size: int) -> Iterator[Floats]:
+    """Arrays of `size` rows."""
+    if table.path.suffix == ".npy":
+        array = np.load(table.path, mmap_mode="r", allow_pickle=False)
+        columns = [table.columns.index(name) for name in features]
+        for begin in range(0, len(array), size):
+            block = np.asarray(array[begin : begin + size], dtype=np.float64)
+            yield block.reshape(len(block), -1)[:, columns]
+        return
+    rest: Floats = np.empty((0, len(features)))
+    for batch in _batches(table.path):
+        rest = np.concatenate([rest, _numbers(batch, features, table.path)])
+        whole = len(rest) // size * size
+        for begin in range(0, whole, size):
+            yield rest[begin : begin + size]
+        rest = rest[whole:]
+    if len(rest):
+        yield rest
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=ROWS_READ)
+        return
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with csv.open_csv(path) as reader:
+        names = reader.schema.names
+    # Whole numbers at the top of a column do not make it one of whole numbers; types are those of `_numbers`.
+    options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
+    with csv.open_csv(path, convert_options=options) as reader:
+        yield from reader
+
+
+def _numbers(batch: pa.RecordBatch, features: Sequence[str], path: Path) -> Floats:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for name in features:
+        column = batch.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            trimmed = pc.utf8_trim_whitespace(column)
+            column = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+        try:
+            floats = column.cast(pa.float64())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidValueError(
+                f"{path}: column {name} holds no numbers: {str(error).splitlines()[0]}; "
+                "leave it out with --features",
+                id="not-numbers",
+            ) from error
+        columns.append(floats.to_numpy(zero_copy_only=False))
+    return np.stack(columns, axis=1) if columns else np.empty((batch.num_rows, 0))
+
+
+def read_labeled(
+    path: Path, column: str | None, labels: Path | None, features: Sequence[str] | None
+) -> tuple[Floats, np.ndarray[Any, Any], tuple[str, ...]]:
+    """A labeled set, whole: samples, labels, and names of the features.
+
+    Args:
+        path: The samples.
+        column: Which of its columns has the labels.
+        labels: A file of labels alone (NPY), one a sample, in place of a column.
+        features: Columns to use; None: all but that of the labels.
+
+    Raises:
+        InvalidValueError: Something does not fit.
+    """
+    table = open_table(path)
+    if column is not None and labels is not None:
+        raise InvalidValueError(
+            f"{path}: --column and --labels both name its labels", id="excluding-options"
+        )
+    if column is None and labels is None:
+        raise InvalidValueError(
+            f"{path}: name the column of its labels (--column) or a file of them (--labels)",
+            id="needs-labels",
+        )
+    if column is not None and column not in table.columns:
+        raise InvalidValueError(
+            f"{path} has no column {column}: {', '.join(table.columns[:20])}", id="other-columns"
+        )
+    names = tuple(features or (name for name in table.columns if name != column))
+    if not names:
+        raise InvalidValueError(f"{path} has no features", id="other-columns")
+    x = np.concatenate(
+        [np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))]
+    )
+    if len(x) > MOST_LABELED:
+        raise InvalidValueError(
+            f"{path}: {len(x)} labeled samples; {MOST_LABELED} at most", id="too-many-labeled"
+        )
+    y = _column(path, column, table) if labels is None else _label_array(labels)
+    if len(y) != len(x):
+        raise InvalidValueError(
+            f"{labels or path}: {len(y)} labels for {len(x)} samples", id="label-count"
+        )
+    there = np.array([label is not None and label != "" for label in y.astype(object)], dtype=bool)
+    if not there.any():
+        raise InvalidValueError(f"{labels or path} has no label", id="needs-labels")
+    if not np.isfinite(x[there]).all():
+        row = int(np.flatnonzero(there & ~np.isfinite(x).all(axis=1))[0])
+        raise InvalidValueError(
+            f"{path}: labeled sample {row} has a value that is no finite number", id="labeled-nan"
+        )
+    return x[there], y[there], names
+
+
+def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any]:
+    if path.suffix == ".npy":
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return _plain(
+            np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")]
+        )
+    import pyarrow as pa
+
+    with _read(path):
+        parts = [batch.column(column).to_pylist() for batch in _batches(path)]
+    values = [value for part in parts for value in part]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds - {str, int, bool, float} or len(kinds) > 1:
+        raise InvalidValueError(
+            f"{path}: column {column} has labels of {pa.scalar(str(kinds))}", id="mixed-labels"
+        )
+    return np.array(values, dtype=object)
+
+
+def _label_array(path: Path) -> np.ndarray[Any, Any]:
+    if path.suffix != ".npy":
+        raise InvalidValueError(f"{path}: labels alone come as .npy", id="unknown-data-format")
+    with _read(path):
+        array = np.load(path, allow_pickle=False)
+    if array.ndim != 1:
+        raise InvalidValueError(
+            f"{path}: labels of shape {array.shape}: one a sample is needed", id="data-shape"
+        )
+    return _plain(array)
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Whole numbers that came as floats, as whole numbers."""
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.round(array)).all():
+        return array.astype(np.int64)
+    return array
+
+
+class _read:
+    """Errors of reading a file as one line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidValueError):
+            return
+        if isinstance(error, OSError):
+            raise InvalidValueError(
+                f"{self.path} cannot be read: {error.strerror or error}", id="unreadable-file"
+            ) from error
+        if isinstance(error, (ValueError, EOFError)):  # pyarrow's ArrowInvalid is a ValueError
+            line = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InvalidValueError(
+                f"{self.path} cannot be read: {line}", id="damaged-data"
+            ) from error

@@ -1,0 +1,193 @@
+"""What came of a labeling, as terminal, page and JSON show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
+from wattstep.schema.figure import Figure, Status, missing
+
+if TYPE_CHECKING:
+    from wattstep.labeling.auto_labeler import AutoLabeler, Questions
+
+MOST_POINTS = 600  # of the picture of recent samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A heuristic.
+
+    Attributes:
+        name: Kind and features.
+        accuracy: Share of its votes that are right, as the label model estimates it.
+        voice: What its vote counts beside others that say the same, from 0 to 1.
+    """
+
+    name: str
+    accuracy: Figure
+    voice: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A recent sample in the plane of the two directions in which such samples differ most."""
+
+    x: float
+    y: float
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelingReport:
+    """Result of a labeling.
+
+    Attributes:
+        folder: Where it lies.
+        data: Files that were labeled.
+        samples: How many.
+        total: Counts of all.
+        course: Counts by stretches that follow each other.
+        accuracy: Expected share of labels that are right.
+        known: Share of samples that are of known classes, as estimated.
+        classes: Known classes, as text.
+        new_classes: Clusters that nobody has named yet.
+        rules: Heuristics of now.
+        drifts: After how many samples something had changed.
+        asked: Numbers of samples that a person should label, from 0.
+        points: Recent samples.
+        examples: Features of some samples by what they were labeled as.
+    """
+
+    folder: str
+    data: tuple[str, ...]
+    samples: int
+    total: Stretch
+    course: tuple[Stretch, ...]
+    accuracy: Figure
+    known: Figure
+    classes: tuple[str, ...]
+    new_classes: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    drifts: tuple[int, ...]
+    asked: tuple[int, ...]
+    points: tuple[Point, ...]
+    examples: Mapping[str, list[list[float]]]
+
+    @property
+    def unknown(self) -> int:
+        """Samples that are of no known class."""
+        return sum(self.total.by_cluster.values())
+
+    @property
+    def labeled(self) -> int:
+        """Samples that got a label."""
+        return sum(self.total.by_label.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready but for figures."""
+        return {
+            "folder": self.folder,
+            "labels": f"{self.folder}/{PARTS}",
+            "data": list(self.data),
+            "samples": self.samples,
+            "labeled": dict(self.total.by_label),
+            "unknown": {name or "no new class": n for name, n in self.total.by_cluster.items()},
+            "abstained": self.total.abstained,
+            "unreadable": self.total.unreadable,
+            "accuracy": self.accuracy,
+            "known": self.known,
+            "classes": list(self.classes),
+            "new_classes": list(self.new_classes),
+            "heuristics": [
+                {"name": rule.name, "accuracy": rule.accuracy, "voice": rule.voice}
+                for rule in self.rules
+            ],
+            "drifts": list(self.drifts),
+            "ask": list(self.asked),
+        }
+
+
+def labeling_report(
+    folder: LabelFolder,
+    asked: Asked,
+    labeler: AutoLabeler,
+    progress: Progress,
+    questions: Questions | None,
+) -> LabelingReport:
+    """Result of a labeling that has come this far."""
+    engine, total = labeler.engine_, progress.total()
+    labeled = sum(total.by_label.values())
+    model, test = engine.model, engine.test
+    assert model is not None
+    assert test is not None
+    names = (*(each.describe() for each in engine.heuristics), "spread over neighbours")
+    return LabelingReport(
+        folder=str(folder.path),
+        data=asked.data,
+        samples=progress.samples,
+        total=total,
+        course=progress.course,
+        accuracy=_expected(total.probability, labeled),
+        known=_modelled(test.prevalence, "Storey's estimate over p-values of recent samples"),
+        classes=tuple(str(each) for each in labeler.classes_),
+        new_classes=labeler.clusters_,
+        rules=tuple(
+            Rule(
+                name=name,
+                accuracy=_modelled(float(accuracy), "label model over votes of recent samples"),
+                voice=float(voice),
+            )
+            for name, accuracy, voice in zip(names, model.accuracies, model.voices, strict=True)
+        ),
+        drifts=tuple(engine.drifts),
+        asked=() if questions is None else tuple(int(n) for n in questions.numbers),
+        points=_points(labeler),
+        examples=progress.examples or {},
+    )
+
+
+def _expected(probability: float, labeled: int) -> Figure:
+    if not labeled:
+        return missing("ratio", "no sample was labeled")
+    return _modelled(
+        probability / labeled,
+        "mean probability of the labels, calibrated on the labeled set",
+        labeled,
+    )
+
+
+def _modelled(value: float, method: str, n: int | None = None) -> Figure:
+    return Figure(
+        value=value, unit="ratio", status=Status.MODELLED, method=method, source="labels", n=n
+    )
+
+
+def _points(labeler: AutoLabeler) -> tuple[Point, ...]:
+    engine = labeler.engine_
+    x = engine.recent.x[:MOST_POINTS]
+    if len(x) < 3:
+        return ()
+    judged = engine.judge(x)
+    standard = (x - engine.center) / engine.scale
+    centered = standard - standard.mean(axis=0)
+    directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
+    plane = centered @ directions.T
+    if plane.shape[1] < 2:
+        plane = np.column_stack([plane, np.zeros(len(plane))])
+    best = judged.classes.argmax(axis=1)
+    clusters = labeler.clusters_
+    names = []
+    for row, status in enumerate(judged.status):
+        if status == 0:
+            names.append(str(labeler.classes_[best[row]]))
+        elif status == 1:
+            names.append(clusters[judged.cluster[row]] if judged.cluster[row] >= 0 else "unknown")
+        else:
+            names.append("abstained")
+    return tuple(
+        Point(x=float(a), y=float(b), name=name) for (a, b), name in zip(plane, names, strict=True)
+    )

@@ -1,0 +1,54 @@
+"""A labeling as rows and sentences, for terminal and page."""
+
+from __future__ import annotations
+
+from wattstep.labeling.result import LabelingReport
+from wattstep.report.values import plain, show
+
+
+def heading(result: LabelingReport) -> str:
+    """How many samples of which files, in one line."""
+    files = len(result.data)
+    return (
+        f"{result.samples:,} samples of {files} file{'' if files == 1 else 's'}: "
+        f"{result.labeled:,} labeled, {result.unknown:,} unknown, {result.total.abstained:,} withheld"
+        + (f", {result.total.unreadable:,} unreadable" if result.total.unreadable else "")
+    )
+
+
+def rows(result: LabelingReport) -> list[tuple[str, int, str]]:
+    """Label, samples and their share, the commonest first; then what got none."""
+    whole = max(result.samples, 1)
+    labels = sorted(result.total.by_label.items(), key=lambda item: (-item[1], item[0]))
+    clusters = sorted(result.total.by_cluster.items())
+    named = [(plain(name), count) for name, count in labels]
+    named += [(plain(name) if name else "unknown, no new class", n) for name, n in clusters]
+    named += [("withheld: too unsure", result.total.abstained)]
+    named += [("unreadable: a value is no finite number", result.total.unreadable)]
+    return [(name, count, f"{100 * count / whole:.1f} %") for name, count in named if count]
+
+
+def facts(result: LabelingReport) -> list[str]:
+    """What is estimated, and what a person can decide, in sentences."""
+    lines = []
+    if not result.accuracy.missing:
+        lines.append(
+            f"labels expected to be right: {show(result.accuracy).text} (modelled, not checked)"
+        )
+    lines.append(f"of known classes: {show(result.known).text} of the samples (modelled)")
+    if result.new_classes:
+        names = ", ".join(map(plain, result.new_classes))
+        lines.append(
+            f"new classes: {names}; decide with --name {result.new_classes[0]}=LABEL, --merge or --reject"
+        )
+    if result.drifts:
+        lines.append(
+            "something changed at sample "
+            + ", ".join(f"{number:,}" for number in result.drifts[-10:])
+        )
+    if result.asked:
+        lines.append(
+            "samples whose label would help most, numbered from 0: "
+            + ", ".join(map(str, result.asked))
+        )
+    return lines

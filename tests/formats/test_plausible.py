@@ -1,0 +1,64 @@
+"""Values that nothing can have are left out where they are few, and refused where they are many."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.refusals import refused
+from tests.wording import assert_says
+
+import wattstep
+from wattstep.formats.registry import read_log
+from wattstep.importing.importer import ImportSettings, import_run
+
+
+def meter(path: Path, values: list[str], heading: str = "power_W") -> Path:
+    path.write_text(f"time_s,{heading}\n" + "".join(f"{n},{v}\n" for n, v in enumerate(values)))
+    return path
+
+
+@pytest.mark.parametrize("cell", ["1e308", "1e12", "-1e9"])
+def test_one_value_that_nothing_can_have_is_a_gap_and_told(tmp_path: Path, cell: str) -> None:
+    values = ["5.0"] * 400
+    values[200] = cell
+    _, recording = read_log(meter(tmp_path / "meter.csv", values))
+    (name,) = recording.value
+    assert np.isnan(recording.value[name]).sum() == 1
+    assert np.nanmax(recording.value[name]) == 5.0
+    assert sum(recording.ignored.values()) == 1
+    assert_says(" ".join(recording.notes), name, "1 values", "W")
+
+
+@pytest.mark.parametrize("cell", ["1e308", "1e12"])
+def test_a_log_of_such_values_is_refused_and_leaves_nothing(tmp_path: Path, cell: str) -> None:
+    path = meter(tmp_path / "meter.csv", [cell] * 50)
+    with refused("unreadable-telemetry", "meter.csv", "W"):
+        import_run(ImportSettings(telemetry=(path,)), tmp_path / "runs" / "run")
+    assert [each.name for each in tmp_path.iterdir()] == ["meter.csv"]
+
+
+def test_a_line_ten_years_later_takes_no_memory(tmp_path: Path) -> None:
+    lines = [f"{n / 10},{5 + n % 13 // 5}.5\n" for n in range(100)]
+    path = tmp_path / "log.csv"
+    path.write_text("t_s,power [W]\n" + "".join(lines) + "315360000,5\n")
+    import_run(ImportSettings(telemetry=(path,)), tmp_path / "run")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wattstep.load(tmp_path / "run").document()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
+
+
+@pytest.mark.parametrize(
+    ("heading", "cell"),
+    [("power [kW]", "1e5"), ("temp [°C]", "-300"), ("clock [GHz]", "1e6"), ("supply [V]", "1e7")],
+)
+def test_each_unit_has_its_limits(tmp_path: Path, heading: str, cell: str) -> None:
+    values = [*["1"] * 200, cell]
+    path = tmp_path / "log.csv"
+    path.write_text(
+        f"t_s,{heading},other\n" + "".join(f"{n},{v},1\n" for n, v in enumerate(values))
+    )
+    _, recording = read_log(path)
+    assert sum(int(np.isnan(each).sum()) for each in recording.value.values()) == 1

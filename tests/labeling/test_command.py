@@ -1,0 +1,209 @@
+"""`wattstep label`: files in pieces, killed and continued, what a person decides."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from tests.command_line import wattstep
+from tests.labeling.made import blobs
+from tests.refusals import id_in, refused
+
+from wattstep.labeling import job, reading
+from wattstep.labeling.job import Asked, LabelFolder, label_files
+
+NAMES = ("a", "b", "c", "d")
+
+
+def table(x: np.ndarray, y: np.ndarray | None = None) -> pa.Table:
+    columns: dict[str, Any] = {name: x[:, n] for n, name in enumerate(NAMES)}
+    return pa.table(columns if y is None else columns | {"kind": [f"k{label}" for label in y]})
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    csv.write_csv(table(*blobs(45, (0, 1, 2), seed=1)), folder / "labeled.csv")
+    x, _ = blobs(240, (0, 1, 2, 3), seed=2)
+    csv.write_csv(table(x), folder / "data.csv")
+    np.save(folder / "data.npy", x)
+    pq.write_table(table(x), folder / "data.parquet")
+    return folder
+
+
+def asked(files: Path, data: str = "data.npy", **others: Any) -> Asked:
+    given: dict[str, Any] = {"column": "kind", "features": NAMES, "batch": 60} | others
+    return Asked(data=(str(files / data),), labeled=str(files / "labeled.csv"), **given)
+
+
+def labeled(folder: Path) -> pa.Table:
+    return pa.concat_tables(map(pq.read_table, sorted((folder / "labels").glob("*.parquet"))))
+
+
+def run(folder: Path, settings: Asked) -> pa.Table:
+    opened = LabelFolder(folder)
+    opened.open(settings)
+    try:
+        label_files(opened, settings, lambda done: None)
+    finally:
+        opened.close()
+    return labeled(folder)
+
+
+def test_the_command_labels_a_file_and_says_how_many_of_what(files: Path, tmp_path: Path) -> None:
+    done = wattstep(
+        "label", files / "data.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--batch", 60, "--ask", 3, "--image", "2x2", "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)["labeling"]
+    rows = labeled(tmp_path / "out").to_pylist()
+    assert told["samples"] == len(rows) == 240
+    by_label = {f"k{n}": sum(row["label"] == f"k{n}" for row in rows) for n in range(3)}
+    assert told["labeled"] == {name: n for name, n in by_label.items() if n}
+    assert len(told["ask"]) == 3
+    assert told["accuracy"]["status"] == "modelled"
+    truth = blobs(240, (0, 1, 2, 3), seed=2)[1]
+    named = [(row["label"], f"k{y}") for row, y in zip(rows, truth, strict=True) if row["label"]]
+    assert np.mean([a == b for a, b in named]) > 0.9
+    assert all(row["voters"] for row in rows if row["status"] == "labeled")
+    assert [row["row"] for row in rows] == list(range(240))
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    # Pictures are PNG of two by two pixels each, apart by one.
+    strips = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", page)
+    assert strips
+    png = base64.b64decode(strips[0])
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[20:24], "big") == 2
+    begin = png.index(b"IDAT") + 4
+    assert len(zlib.decompress(png[begin:])) == 2 * (1 + int.from_bytes(png[16:20], "big"))
+
+
+def test_all_three_formats_give_the_same_labels(files: Path, tmp_path: Path) -> None:
+    parquet = run(tmp_path / "parquet", asked(files, "data.parquet"))
+    from_csv = run(tmp_path / "csv", asked(files, "data.csv"))
+    assert parquet["label"].equals(from_csv["label"])
+    np.testing.assert_allclose(parquet["p_value"], from_csv["p_value"], rtol=1e-6)
+
+
+def test_what_was_interrupted_goes_on_exactly_where_it_was(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = asked(files, "data.parquet")
+    whole = run(tmp_path / "whole", settings)
+    keep, written = LabelFolder.keep, []
+
+    def die(folder: LabelFolder, progress: job.Progress) -> None:
+        if len(written) == 2:  # labels and state of the third piece are there, that they are is not
+            raise KeyboardInterrupt
+        written.append(progress)
+        keep(folder, progress)
+
+    monkeypatch.setattr(LabelFolder, "keep", die)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "parts", settings)
+    monkeypatch.setattr(LabelFolder, "keep", keep)
+    assert run(tmp_path / "parts", settings).equals(whole)
+
+
+def test_other_data_of_the_same_name_are_refused(files: Path, tmp_path: Path) -> None:
+    x, _ = blobs(120, (0, 1, 2), seed=5)
+    pq.write_table(table(x), tmp_path / "data.parquet")
+    settings = asked(files, str(tmp_path / "data.parquet"))
+    run(tmp_path / "out", settings)
+    pq.write_table(table(x + 1), tmp_path / "data.parquet")
+    with refused("other-data", "data.parquet"):
+        run(tmp_path / "out", settings)
+
+
+def test_other_settings_in_the_same_folder_are_refused(files: Path, tmp_path: Path) -> None:
+    run(tmp_path / "out", asked(files, "data.parquet"))
+    with refused("other-settings", "batch"):
+        run(tmp_path / "out", asked(files, "data.parquet", batch=50))
+
+
+def test_a_folder_of_something_else_is_refused(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    with refused("not-a-label-folder", tmp_path):
+        run(tmp_path, asked(files))
+
+
+def test_pieces_are_read_one_after_the_other_and_can_begin_within(files: Path) -> None:
+    for name in ("data.csv", "data.parquet"):
+        opened = reading.open_table(files / name)
+        pieces = list(reading.pieces([opened], ("c", "a"), 100, skip=130))
+        assert [(piece.first, len(piece.x)) for piece in pieces] == [(130, 70), (200, 40)]
+        x, _ = blobs(240, (0, 1, 2, 3), seed=2)
+        np.testing.assert_allclose(np.concatenate([piece.x for piece in pieces]), x[130:, [2, 0]])
+
+
+def test_a_cell_that_is_empty_is_no_number(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n,3\n4, \n", encoding="utf-8")
+    (piece,) = reading.pieces([reading.open_table(tmp_path / "data.csv")], ("a", "b"), 10)
+    np.testing.assert_array_equal(piece.x, [[1, 2], [np.nan, 3], [4, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "id"),
+    [
+        ("data.csv", b"a,b,c,d\n1,2,3,x\n", "not-numbers"),
+        ("data.csv", b"a,b,c\n1,2,3\n", "other-columns"),
+        ("data.csv", b"", "damaged-data"),
+        ("data.parquet", b"PAR1", "damaged-data"),
+        ("data.npy", b"\x93NUMPY", "damaged-data"),
+        ("data.txt", b"1", "unknown-data-format"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(
+    files: Path, tmp_path: Path, name: str, content: bytes, id: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with refused(id, name):
+        run(tmp_path / "out", asked(files, str(tmp_path / name)))
+
+
+def test_a_file_that_is_not_there_is_one_line(files: Path, tmp_path: Path) -> None:
+    done = wattstep(
+        "label", tmp_path / "none.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert id_in(done.stdout) == "unreadable-file"
+
+
+def test_labels_apart_from_their_samples_must_be_as_many(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "y.npy", np.zeros(3))
+    with refused("label-count", 3, 4):
+        reading.read_labeled(tmp_path / "x.npy", None, tmp_path / "y.npy", None)
+
+
+def test_rows_without_a_label_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("a,kind\n1,x\n2,\n3,y\n", encoding="utf-8")
+    x, y, names = reading.read_labeled(tmp_path / "l.csv", "kind", None, None)
+    assert (x.tolist(), list(y), names) == ([[1.0], [3.0]], ["x", "y"], ("a",))
+
+
+def test_a_labeled_sample_without_a_number_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("a,kind\n1,x\n,y\n", encoding="utf-8")
+    with refused("labeled-nan", 1):
+        reading.read_labeled(tmp_path / "l.csv", "kind", None, None)
+
+
+def test_one_command_at_a_time_has_the_folder(files: Path, tmp_path: Path) -> None:
+    first = LabelFolder(tmp_path / "out")
+    first.open(asked(files))
+    try:
+        with refused("being-written"):
+            LabelFolder(tmp_path / "out").open(asked(files))
+    finally:
+        first.close()

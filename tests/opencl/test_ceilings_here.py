@@ -1,0 +1,39 @@
+"""A real device is measured through its process: products right, rows whole, what was found remembered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.opencl.conftest import Opened
+
+from wattstep.opencl import ceilings
+from wattstep.opencl.child import TASKS
+from wattstep.opencl.measuring import CONVOLUTIONS, NUMPY, PRODUCTS, TUNED
+
+
+def test_small_products_convolutions_memory_copies_and_launches(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = len(CONVOLUTIONS) - 1
+    wanted = ["tune product 0", "product 0", f"convolution {last}", *TASKS[-3:]]
+    monkeypatch.setattr(ceilings, "TASKS", wanted)
+    found = ceilings.measure("0", 20.0)
+    assert found.device["name"] == opened.device.name
+    rows = {table.name: table.rows for table in found.tables}
+    (product,) = rows["products"]
+    assert product.label == PRODUCTS[0].label
+    assert {TUNED, NUMPY, "naive", "blocked"} <= set(product.figures)
+    assert [figure.reason for figure in product.figures.values() if figure.missing] == []
+    assert len(rows["convolutions"]) == 1
+    assert len(rows["bandwidth"]) == 6
+    assert len(rows["launch"]) == 6
+    assert rows["copies"]
+    kept = list(Path(ceilings_folder()).glob("*.json"))
+    assert len(kept) == 1
+
+
+def ceilings_folder() -> str:
+    from wattstep.store.cache import cache_folder
+
+    return str(cache_folder() / "opencl")

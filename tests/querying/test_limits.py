@@ -1,0 +1,92 @@
+"""A query takes no more memory and time than it may, and leaves nothing on the disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.querying.made import made
+from tests.refusals import refused
+from tests.waiting import until
+
+import wattstep
+from wattstep.report.query.memory_limit import BESIDE
+
+pytest.importorskip("duckdb", reason="the extra query is not installed")
+LONG = "SELECT string_agg(repeat('x', 1000000), '') FROM range(12000)"  # 12 GB in one text
+ENDLESS = (
+    "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 8"
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("store") / "runs"
+    made(root / "a")
+    return root
+
+
+def command(runs: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A query in a process of its own, whose temporary files lie in a folder."""
+    environment = {**os.environ, "TMPDIR": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "wattstep", "query", *words, "--runs", str(runs)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def spilled(folder: Path) -> list[Path]:
+    return list(folder.glob("wattstep-query-*"))
+
+
+def test_one_long_text_is_within_the_memory_of_the_query(runs: Path, tmp_path: Path) -> None:
+    child = command(runs, tmp_path, LONG, "--memory", "100MB")
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    _, errors = child.communicate()
+    assert child.returncode == 2, errors
+    assert errors.count("\n") == 1, errors
+    assert usage.ru_maxrss * 1024 < 100e6 + BESIDE + 500e6  # with the libraries
+    assert spilled(tmp_path) == []
+
+
+def test_the_limit_of_the_process_is_as_before_when_a_query_is_done(runs: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    wattstep.query("SELECT 1", runs=runs, memory=100_000_000)
+    with refused("query-failed"):
+        wattstep.query("SELECT nothing", runs=runs, memory=100_000_000)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_a_query_that_does_not_end_is_ended(runs: Path) -> None:
+    began = time.monotonic()
+    with refused("query-timeout", "0.5 s", "--timeout"):
+        wattstep.query(ENDLESS, runs=runs, timeout_s=0.5)
+    assert time.monotonic() - began < 60
+
+
+def test_sigterm_leaves_no_folder(runs: Path, tmp_path: Path) -> None:
+    child = command(runs, tmp_path, ENDLESS)
+    until(lambda: bool(spilled(tmp_path)))
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGTERM
+    assert spilled(tmp_path) == []
+
+
+def test_what_a_killed_query_left_goes_with_the_next(runs: Path, tmp_path: Path) -> None:
+    child = command(runs, tmp_path, ENDLESS)
+    until(lambda: any((folder / "held").exists() for folder in spilled(tmp_path)))
+    child.kill()
+    child.communicate(timeout=60)
+    assert len(spilled(tmp_path)) == 1
+    following = command(runs, tmp_path, "SELECT 1")
+    following.communicate(timeout=60)
+    assert following.returncode == 0
+    assert spilled(tmp_path) == []

@@ -57,14 +57,16 @@ class Slow:
         self.now_ns += round(self._step_s * 1e9)
         return (math.nan, 2e30)[self.index % 2] if self.index in self.lost else 1.0
 
-    def due(self) -> None: ...
-
     def end(self, begun_ns: int, loss: float) -> None:
         self.index += 1
         self.traced_steps += self._next
         self._next = False
 
     def mark(self, name: str) -> None: ...
+
+    def due(self) -> None: ...
+
+    def scheduling(self) -> None: ...
 
     def trace_next(self) -> None:
         self._next = True

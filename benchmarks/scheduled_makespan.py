@@ -5,7 +5,8 @@
 
 A round measures the operations of a step anew, as `wattstep run --policy` does in its first steps, plans by each
 policy, simulates the plan by these times, and carries it out for some steps, the policies in an order that turns;
-so whatever else the machine does meets both. Told is the median over rounds of simulated over executed, with an
+so whatever else the machine does meets both. A plan of one worker and one thread is timed by the CPU time of that
+thread, which leaves out what other programs took; others by the clock. Told is the median over rounds of simulated over executed, with an
 interval of 95 % by resampling the rounds, and what each plan took beside the default's in the same round.
 """
 
@@ -147,12 +148,15 @@ def executed(executor: TorchThreads, batch: Sequence[torch.Tensor]) -> float:
     """Median time of an update in s: of steps in which none of its threads had to give way, where there are any."""
     quiet: list[float] = []
     every: list[float] = []
+    placed = executor.schedule.placed
+    alone = executor.schedule.workers == 1 and all(one.threads == 1 for one in placed)
+    clock = time.thread_time if alone else time.perf_counter
     executor.step(batch)
     end = time.perf_counter() + BLOCK_S
     while len(every) < LEAST_STEPS or time.perf_counter() < end:
-        before, begin = getrusage(RUSAGE_SELF).ru_nivcsw, time.perf_counter()
+        before, begin = getrusage(RUSAGE_SELF).ru_nivcsw, clock()
         executor.step(batch)
-        every.append(time.perf_counter() - begin)
+        every.append(clock() - begin)
         if getrusage(RUSAGE_SELF).ru_nivcsw == before:
             quiet.append(every[-1])
     return float(np.median(quiet if len(quiet) >= LEAST_STEPS else every))

@@ -119,8 +119,7 @@ def test_more_threads_than_an_engine_has_are_refused_before_anything_is_exported
 def test_engines_of_one_thread_say_so_before_they_are_loaded() -> None:
     usual = {name: find(name).usual_threads(8) for name in ENGINES.own}
     assert usual == {
-        "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1,
-        "opencl": 8,
+        "torch": 8, "torch-compile": 8, "mnn": 4, "onnxruntime": 8, "executorch": 1, "mlx": 1, "opencl": 8,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from tests.refusals import refused
 from tests.wording import assert_says
 
+import wattstep
 from wattstep.formats.registry import read_log
 from wattstep.importing.importer import ImportSettings, import_run
 
@@ -36,6 +38,16 @@ def test_a_log_of_such_values_is_refused_and_leaves_nothing(tmp_path: Path, cell
     with refused("unreadable-telemetry", "meter.csv", "W"):
         import_run(ImportSettings(telemetry=(path,)), tmp_path / "runs" / "run")
     assert [each.name for each in tmp_path.iterdir()] == ["meter.csv"]
+
+
+def test_a_line_ten_years_later_takes_no_memory(tmp_path: Path) -> None:
+    lines = [f"{n / 10},{5 + n % 13 // 5}.5\n" for n in range(100)]
+    path = tmp_path / "log.csv"
+    path.write_text("t_s,power [W]\n" + "".join(lines) + "315360000,5\n")
+    import_run(ImportSettings(telemetry=(path,)), tmp_path / "run")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    wattstep.load(tmp_path / "run").document()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
 
 
 @pytest.mark.parametrize(

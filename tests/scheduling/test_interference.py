@@ -10,7 +10,7 @@ import pytest
 from tests.scheduling.made import graph, machine, task
 
 from wattstep.schedule.interference import at_random, factors, handovers
-from wattstep.schedule.model import TaskTimes
+from wattstep.schedule.model import MOST_FACTOR, TaskTimes
 from wattstep.schedule.placing import Costs
 from wattstep.schedule.simulate import simulate
 from wattstep.schedule.tasks import Placed, Schedule, Task, TaskGraph
@@ -95,6 +95,20 @@ def test_with_noise_the_truth_lies_in_the_models_interval() -> None:
     assert told["memory", "memory"].value == pytest.approx(1.9, rel=0.06)
     assert told["compute", "compute"].low == 1.0  # nothing is faster for a neighbour
     assert told["memory", "memory"].high < 2.4
+
+
+def test_a_factor_at_the_limit_of_estimates_is_not_taken_for_sure() -> None:
+    # Each task took 100 times as long as alone: what held it up is not the neighbour's doing for sure.
+    step = TaskGraph(
+        tasks=tuple(task(str(n), kind="a", bytes_moved=1000) for n in range(4)),
+        after=((), (), (0, 1), (0, 1)),
+        storage_bytes=(),
+    )
+    told = factors(step, [0.0, 0.0, 0.1, 0.1], [0.1, 0.1, 0.2, 0.2], [1e-3] * 4)
+    model = TaskTimes("here", (2,))
+    for _ in range(9):
+        model.add_beside("a", "a", told["a", "a"])
+    assert model.pairs()["a", "a"] == pytest.approx((MOST_FACTOR, 1.0, MOST_FACTOR))
 
 
 def test_kinds_that_never_met_are_not_told() -> None:

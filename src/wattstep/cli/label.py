@@ -83,6 +83,14 @@ def label(
             metavar="WIDTHxHEIGHT",
         ),
     ] = None,
+    tasks: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Write the work of labeling a piece as tasks: wattstep schedule FILE.json --on DEVICE tells what it "
+            "would take there.",
+            metavar="FILE.json",
+        ),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(*OUT, help="Folder; one that was begun continues.", metavar="DIR"),
@@ -110,6 +118,11 @@ def label(
             labeler, progress = label_files(
                 folder, asked, lambda done: bar(f"{done:,} samples", None)
             )
+        if tasks is not None:
+            from wattstep.labeling.tasks import graph_of
+            from wattstep.schedule.file import write_plans
+
+            write_plans(tasks, graph_of(labeler.engine_, batch), {})
         questions = labeler.ask(ask) if ask else None
         _show(folder, asked, labeler, progress, questions, shape, json)
     finally:

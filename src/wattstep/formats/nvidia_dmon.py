@@ -13,6 +13,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
 from wattstep.formats.nvidia_smi import QUANTITIES, Quantity
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
@@ -152,7 +154,9 @@ def _recording(
     ignored: Mapping[str, int],
 ) -> Recording:
     """Rows of each GPU have times of their own."""
-    channels, t_ns, value = [], {}, {}
+    channels: list[Channel] = []
+    t_ns: dict[str, np.ndarray] = {}
+    value: dict[str, np.ndarray] = {}
     told = dict.fromkeys(notes)
     clock = "counted"
     for each in rows.values():

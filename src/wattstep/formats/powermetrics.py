@@ -98,12 +98,12 @@ def _values(text: str, ignored: Counter[str]) -> list[tuple[Channel, float]]:
             values[word] = (_power(word, domain), float(match["number"]) * factor)
         else:
             ignored[f"{name[:20]} Power: no part that is known"] += 1
-    if (match := _INTEL.search(text)) is not None:
-        values["package"] = (_power("package", "cpu"), float(match["number"]))
-    if (match := _CLOCK.search(text)) is not None:
-        values["clock"] = (_gauge("gpu.frequency", "Hz", "frequency"), float(match["number"]) * 1e6)
-    if (match := _BUSY.search(text)) is not None:
-        share = min(float(match["number"]) * 1e-2, 1.0)
+    if (intel := _INTEL.search(text)) is not None:
+        values["package"] = (_power("package", "cpu"), float(intel["number"]))
+    if (clock := _CLOCK.search(text)) is not None:
+        values["clock"] = (_gauge("gpu.frequency", "Hz", "frequency"), float(clock["number"]) * 1e6)
+    if (busy := _BUSY.search(text)) is not None:
+        share = min(float(busy["number"]) * 1e-2, 1.0)
         values["busy"] = (_gauge("gpu.utilization", "ratio", "gpu_utilization"), share)
     return list(values.values())
 

@@ -19,6 +19,7 @@ from wattstep.labeling.heuristics import (
 )
 
 FALSE_DISCOVERIES = 0.1
+UNTESTED = 3  # heuristics where none passes the test
 COVERAGE_POWER = 0.25  # to which coverage counts beside accuracy
 WORSE_AT = 0.2  # level of the test of being worse than another heuristic
 LEAST_DIFFERENCE = 0.02  # of votes, from which two heuristics are two
@@ -83,7 +84,9 @@ def generate(
     symbols = np.stack(columns, axis=1)
     votes = votes_in(symbols)
     better = _better_than_guessing(votes, codes)
-    chosen = _adding(votes, codes, np.flatnonzero(better), most)
+    # So few labeled samples that no test can tell: then the best of all.
+    some = np.flatnonzero(better) if better.any() else np.arange(votes.shape[1])
+    chosen = _adding(votes, codes, some, most if better.any() else min(most, UNTESTED))
     heuristics = [
         replace(made[n].make(x, codes, classes), floor=floors[n])
         if n < len(made)

@@ -103,7 +103,7 @@ class Progress:
     per_stretch: int = 1
     pieces: int = 0
     examples: Mapping[str, list[list[float]]] | None = None
-    files: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[str, ...] = ()
 
     def total(self) -> Stretch:
         """Counts of all samples."""
@@ -255,7 +255,7 @@ def _kept(
     progress: Progress,
     piece: Piece,
     told: Labels,
-    identities: tuple[Mapping[str, Any], ...],
+    identities: tuple[str, ...],
 ) -> Progress:
     """Writes the labels of a piece, then the state, then that both are there."""
     rows = rows_of(told, tables[piece.file].path.name, piece.first)
@@ -317,9 +317,7 @@ def rows_of(told: Labels, file: str, first: int) -> pa.Table:
     )
 
 
-def _after(
-    progress: Progress, x: Floats, told: Labels, identities: tuple[Mapping[str, Any], ...]
-) -> Progress:
+def _after(progress: Progress, x: Floats, told: Labels, identities: tuple[str, ...]) -> Progress:
     stretch = counted(told)
     course, per = list(progress.course), progress.per_stretch
     if progress.pieces % per == 0:

@@ -113,6 +113,10 @@ def _maximized(counts: Floats, sizes: Floats, voices: Floats) -> LabelModel:
     posterior = parted + CONCENTRATION * mean
     confusions = posterior.reshape(counts.shape)
     confusions = confusions / confusions.sum(axis=2, keepdims=True)
+    # A vote never speaks against its own class, even where the few labeled samples make it look so.
+    of_class = np.repeat(diagonal, LEVELS)
+    own = confusions[:, of_class, np.arange(classes * LEVELS)]
+    confusions = np.minimum(confusions, own[:, None, :])
     prior = (sizes + 1) / (sizes.sum() + classes)
     return LabelModel(
         prior=prior, confusions=np.maximum(confusions, 1e-6), voices=voices, accuracies=accuracies

@@ -49,7 +49,7 @@ class Table:
     path: Path
     columns: tuple[str, ...]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> str:
         """Size and a hash of both ends, by which a changed file is known."""
         size = self.path.stat().st_size
         digest = hashlib.sha256()
@@ -57,7 +57,7 @@ class Table:
             digest.update(file.read(ENDS))
             file.seek(max(size - ENDS, 0))
             digest.update(file.read(ENDS))
-        return {"bytes": size, "sha256_of_ends": digest.hexdigest()}
+        return f"{size} bytes, SHA-256 of both ends {digest.hexdigest()}"
 
 
 def open_table(path: Path) -> Table:

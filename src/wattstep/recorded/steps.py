@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Status
 from wattstep.schema.run_documents import GovernorFacts
+
+MOST_SLICES: Final = 4_000_000  # of 0.2 s in nine days
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -214,8 +217,13 @@ def exploring(governor: GovernorFacts | None, index: IntArray) -> BoolArray | No
 
 
 def slices(stretches: IntArray, least_ns: int) -> IntArray:
-    """Stretches cut into slices of at least `least_ns`; what is shorter stays one slice."""
+    """Stretches cut into slices of at least `least_ns`; what is shorter stays one slice.
+
+    Of stretches that last for weeks the slices are longer: there are `MOST_SLICES` at most.
+    """
     parts = []
+    whole_ns = sum(int(end) - int(begin) for begin, end in stretches)
+    least_ns = max(least_ns, whole_ns // MOST_SLICES)
     for begin, end in stretches:
         count = max(1, int((end - begin) // least_ns))
         edges = np.linspace(begin, end, count + 1).astype(np.int64)

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from wattstep.schedule.model import MOST_FACTOR
 from wattstep.schedule.placing import Costs, Start, State, along_the_clock
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schema.arrays import FloatArray
@@ -16,8 +17,7 @@ from wattstep.schema.arrays import FloatArray
 LEAST_S: Final = 2e-5  # beside a kind, all tasks of another together: less says nothing of the two
 LEAST_TASKS: Final = 2
 LEAST_PART: Final = 0.1  # of its time that a task must have run beside others to count
-SLOWEST: Final = 0.05  # part of its pace alone that is left to an operation
-FASTEST: Final = 1.25
+FASTEST: Final = 1.25  # pace beside others, in parts of that alone
 
 
 def at_random(costs: Costs, draw: Random) -> Schedule:
@@ -85,7 +85,7 @@ def factors(
         own = alone - (spans - overlaps[:, used].sum(axis=1))
         weight = 1 / np.sqrt(np.maximum(alone, 1e-9))
         paces = lsq_linear(
-            overlaps[:, used] * weight[:, None], own * weight, bounds=(SLOWEST, FASTEST)
+            overlaps[:, used] * weight[:, None], own * weight, bounds=(1 / MOST_FACTOR, FASTEST)
         ).x
         told |= {
             (kind, kinds[other]): 1 / float(pace) for other, pace in zip(used, paces, strict=True)

@@ -21,6 +21,9 @@ from wattstep.store.folder import read_plain, replacing
 FORMAT: Final = 2  # 2: neighbours that make an operation faster by chance, what handing over takes
 MOST_THREADS: Final = 4096
 BELONGS: Final = 3  # deviations of a curve's own that say more of it than those of all
+MOST_FACTOR: Final = (
+    20.0  # of neighbours: an estimate is no larger, and one as large as that is none
+)
 UNSTEADY: Final = 0.1  # of a factor of neighbours as it is estimated once, as a logarithm
 
 Key = tuple[str, str, int]  # kind, shape, cluster
@@ -150,6 +153,8 @@ class TaskTimes:
         if not values:
             return None
         middle = median(values)
+        if max(values) >= MOST_FACTOR * 0.999:  # something else held them up, who knows how long
+            return Factor(max(1.0, middle), 1.0, MOST_FACTOR)
         squares = sum(log(one / middle) ** 2 for one in values)
         # The spread of so few is drawn towards what such estimates spread by.
         spread = sqrt((squares + 2 * UNSTEADY**2) / (len(values) + 1))

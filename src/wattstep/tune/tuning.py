@@ -169,7 +169,7 @@ def tune(
             warn(crowded)
         values, left_out = searched(place)
         left_out["clocks"] = clocks_of(question) or CAPPED
-        watch = _Watch(folder)
+        watch = _Watch(folder, warn)
         with _bench(question) as bench:
             search = Search(
                 values, KeptBench(folder, watch.around(bench)), question.goal, question.allow, tell
@@ -262,10 +262,18 @@ class _Watch:
 
     Args:
         folder: Of the tune, which keeps what it saw.
+        warn: Told at once what a user should know.
     """
 
-    def __init__(self, folder: TuneFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: TuneFolder, warn: Callable[[str], None]) -> None:
+        self._folder, self._warn = folder, warn
+        self._waited = False
+
+    def waits(self) -> None:
+        """Says once that somebody else measures on this machine."""
+        if not self._waited:
+            self._waited = True
+            self._warn("another measurement on this machine goes on: this one takes turns with it")
 
     def around(self, bench: Bench) -> Bench:
         """The bench, one measurement at a time on this machine, with canaries."""
@@ -302,7 +310,7 @@ class _WatchedBench:
 
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
-        with one_at_a_time():
+        with one_at_a_time(waits=self._watch.waits):
             self._watch.look(ask)
             return self._bench.measure(ask)
 

@@ -11,12 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wattstep.errors import InvalidValueError
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure, Status, missing, weakest
 from wattstep.schema.opencl import MODES
+from wattstep.schema.run_documents import GpuFacts
 
 NETS: Final = ("mlp-16", "mlp-16-deep", "mlp-256", "mlp")
 BATCHES: Final = (1, 4, 16, 64, 256)
@@ -91,13 +92,11 @@ class Row:
         mine, cpu = (self.cells[each].figures["step_time"] for each in (way, CPU))
         if mine.value is None or cpu.value is None:
             return missing("ratio", mine.reason or cpu.reason or "not known")
-        known = (mine.low, mine.high, cpu.low, cpu.high)
         ends: dict[str, Any] = {}
-        if all(each is not None for each in known):
-            low, high, of_cpu_low, of_cpu_high = (float(each or 0.0) for each in known)
+        if mine.low and mine.high and cpu.low is not None and cpu.high is not None:
             ends = {
-                "low": of_cpu_low / high,
-                "high": of_cpu_high / low,
+                "low": cpu.low / mine.high,
+                "high": cpu.high / mine.low,
                 "confidence": mine.confidence,
             }
         return Figure(
@@ -118,7 +117,7 @@ class Study:
     """
 
     asked: Asked
-    device: Mapping[str, Any]
+    device: GpuFacts
     rows: Sequence[Row]
 
     @property
@@ -183,11 +182,11 @@ def read_study(out: Path) -> Study:
         raise InvalidValueError(
             f"{out} is no study of data movement: {error}", id="no-study"
         ) from error
-    rows, device = [], {}
+    rows, device = [], cast("GpuFacts", {})
     for net in asked.nets:
         for batch in asked.batches:
             runs = {way: load(place_of(out, net, batch, way)) for way in WAYS}
-            device = dict(runs[MODES[0]].info.device.get("gpu", {}))
+            device = runs[MODES[0]].info.device.get("gpu", device)
             flops = _flops(runs[MODES[1]])
             rows.append(
                 Row(
@@ -220,7 +219,7 @@ def _rate(flops: Figure, step: Figure) -> Figure:
     if flops.value is None or step.value is None:
         return missing("FLOP/s", flops.reason or step.reason or "not known")
     ends: dict[str, Any] = {}
-    if step.low is not None and step.high is not None:
+    if step.low and step.high:
         ends = {
             "low": flops.value / step.high, "high": flops.value / step.low,
             "confidence": step.confidence,

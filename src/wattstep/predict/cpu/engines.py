@@ -23,6 +23,7 @@ from wattstep.predict.cpu.time import (
     PRODUCT,
     STARTING,
     VALUES,
+    WIDE_DEPTHWISE,
     CpuWork,
     operation_seconds,
 )
@@ -33,7 +34,7 @@ _GROUP_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(_DENSE, "convolution"),
         **{kind + BACK: "convolution backward" for kind in _DENSE},
-        **dict.fromkeys((DEPTHWISE, DEPTHWISE + BACK), DEPTHWISE),
+        **{kind + back: DEPTHWISE for kind in (DEPTHWISE, WIDE_DEPTHWISE) for back in ("", BACK)},
         **{
             kind + back: PRODUCT
             for kind in (PRODUCT, "attention", "recurrent")

@@ -22,10 +22,13 @@ CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED = (
     "transposed convolution",
 )  # fmt: skip
 CONVOLUTIONS: Final = (CONVOLUTION, COLUMNS, POINTWISE, IMAGE, DEPTHWISE, TRANSPOSED)
-PRODUCT: Final = "matrix product"
+# Whose kernel has sides beyond `SMALL_KERNEL`: its gradients take three times as long for each FLOP.
+WIDE_DEPTHWISE: Final = "wide depthwise convolution"
+SMALL_KERNEL: Final = 3
+PRODUCT, RECURRENT = "matrix product", "recurrent"
 BATCH_NORM: Final = "aten::native_batch_norm"
 OTHERS: Final = (
-    PRODUCT, "attention", "recurrent", "normalization", "pooling", "embedding", "loss", "activation",
+    PRODUCT, "attention", RECURRENT, "normalization", "pooling", "embedding", "loss", "activation",
     "reduction", "data movement", "elementwise", "optimizer", "other",
 )  # fmt: skip
 FRESH: Final = "second_per_fresh_byte"
@@ -33,14 +36,25 @@ BACK: Final = " backward"
 BOTH_WAYS: Final = (
     *CONVOLUTIONS,
     "attention",
-    "recurrent",
+    RECURRENT,
     "normalization",
     "pooling",
     "loss",
     "activation",
 )
-KINDS: Final = (LOOK, *CONVOLUTIONS, *OTHERS, *(kind + BACK for kind in BOTH_WAYS))
+KINDS: Final = (
+    LOOK, *CONVOLUTIONS, *OTHERS, *(kind + BACK for kind in BOTH_WAYS),
+    WIDE_DEPTHWISE, WIDE_DEPTHWISE + BACK,  # behind the others: rows of kept calibrations count kinds
+)  # fmt: skip
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
+# Whose values stand for those of a kind that was not measured: the same library's, of like work.
+NEAR: Final = {
+    WIDE_DEPTHWISE: DEPTHWISE, WIDE_DEPTHWISE + BACK: DEPTHWISE + BACK,
+    RECURRENT: CONVOLUTION, RECURRENT + BACK: CONVOLUTION + BACK,
+}  # fmt: skip
+# Samples that a recurrent layer's products would have to have for reading a weight from a cache, in each time step,
+# to take as long as computing with it: a weight of 4 B at half of a load a cycle, two multiply-adds a cycle.
+REREAD: Final = 3.0
 # Values of a kind, in the order in which `features` has what they are multiplied with.
 VALUES: Final = ("launch_s", "second_per_flop", "second_per_cached_byte", "second_per_byte")
 
@@ -109,9 +123,11 @@ def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
             sizes = layouts_of(one)
             passes = max(1, round(graph.flops[place] / flops_of_pass(one)))
             moved[place] += 2 * passes * (sizes.taken + sizes.given)
+    recurrent = np.isin(kinds, [CODES[RECURRENT], CODES[RECURRENT + BACK]])
+    flops = np.where(recurrent, (1 + REREAD / graph.batch_size) * graph.flops, graph.flops)
     inside = moved <= cache
     features = np.stack(
-        [np.ones(graph.count), graph.flops, np.where(inside, moved, 0), np.where(inside, 0, moved)],
+        [np.ones(graph.count), flops, np.where(inside, moved, 0), np.where(inside, 0, moved)],
         axis=1,
     )
     computes = kinds != CODES[LOOK]
@@ -140,7 +156,8 @@ def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
         )
     elif kind not in OTHERS:
         return "other"
-    return kind + BACK if phase == "backward" and kind in BOTH_WAYS else kind
+    both_ways = kind in BOTH_WAYS or kind == WIDE_DEPTHWISE
+    return kind + BACK if phase == "backward" and both_ways else kind
 
 
 def _makes(graph: StepGraph, place: int) -> int:
@@ -153,7 +170,7 @@ def convolution_kind(one: Convolution, threads: int = 1) -> str:
     if one.transposed:
         return TRANSPOSED
     if one.groups > 1 and one.groups == one.inputs:
-        return DEPTHWISE
+        return DEPTHWISE if max(one.kernel) <= SMALL_KERNEL else WIDE_DEPTHWISE
     if not takes_onednn(one, threads):
         return POINTWISE if prod(one.kernel) == 1 else COLUMNS
     return IMAGE if one.inputs <= FEW else CONVOLUTION

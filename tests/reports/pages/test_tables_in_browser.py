@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.reports import synthetic
 from tests.wording import assert_says
 
@@ -15,7 +16,6 @@ from wattstep.report.tables import MOST_DRAWN
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 playwright.expect.set_options(timeout=120_000)  # on a crowded machine
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -43,9 +43,7 @@ def many_operations() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        chromium = launched(driver)
         yield chromium
         chromium.close()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.chromium import CHROMIUM, launched
 from tests.reports import synthetic
 from tests.reports.pages.paper import made
 from tests.reports.synthetic import HOSTILE
@@ -13,7 +14,6 @@ from tests.reports.synthetic import HOSTILE
 from wattstep.report.html.report import write_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
 
 pytestmark = pytest.mark.skipif(
     not CHROMIUM.exists(), reason=f"{CHROMIUM} is missing: apt-get install chromium"
@@ -36,9 +36,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[playwright.Browser]:
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu"]
-        )
+        chromium = launched(driver)
         yield chromium
         chromium.close()
 

@@ -36,7 +36,7 @@ STATUSES = {
 def wattstep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "wattstep", *arguments],
-        cwd=cwd, capture_output=True, text=True, check=False, timeout=120,
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def test_ctrl_c_ends_a_run_with_130_and_keeps_it(tmp_path: Path) -> None:
     with started(tmp_path) as child:
         wait_until(lambda: steps_are_recorded(tmp_path))
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to everything in front
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert child.returncode == 130
     assert out == ""
     assert err == f"wattstep: stopped{KEPT}\n"
@@ -234,7 +234,7 @@ def test_a_killed_trainer_ends_a_run_with_2_and_one_line_and_keeps_it(tmp_path: 
         wait_until(lambda: steps_are_recorded(tmp_path))
         trainer = wait_until(lambda: trainer_of(child.pid))
         trainer.kill()
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=600)
     assert child.returncode == 2
     assert out == ""
     assert len(err.splitlines()) == 1
@@ -252,7 +252,7 @@ def test_a_terminated_run_takes_its_trainer_with_it(tmp_path: Path) -> None:
         wait_until(lambda: steps_are_recorded(tmp_path))
         trainer = wait_until(lambda: trainer_of(child.pid))
         child.terminate()
-        child.communicate(timeout=60)
+        child.communicate(timeout=600)
     assert child.returncode == 2
     assert not trainer.is_running()
     assert load(tmp_path / "runs" / "r").info.state == "recovered"
@@ -265,7 +265,7 @@ def test_a_run_can_be_read_while_it_records(tmp_path: Path) -> None:
         steps = len(run.series.steps.index)
         document = run.document()
         os.killpg(child.pid, signal.SIGINT)
-        child.communicate(timeout=60)
+        child.communicate(timeout=600)
     assert run.info.state == "recording"
     assert steps > 0
     assert document["state"] == "recording"

@@ -21,7 +21,7 @@ from wattstep.run import load
 def wattstep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "wattstep", *arguments],
-        cwd=cwd, capture_output=True, text=True, check=False, timeout=120,
+        cwd=cwd, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def test_the_store_is_shown_in_a_browser(python: Path, imported: Path) -> None:
         try:
             line = next(text for text in served.stdout if "http://" in text)
             address = "http://" + line.split("http://")[1].split()[0]
-            with urllib.request.urlopen(address, timeout=60) as page:
+            with urllib.request.urlopen(address, timeout=600) as page:
                 assert b"log" in page.read()
         finally:
             served.terminate()

@@ -101,7 +101,7 @@ def test_torch_is_not_in_the_process_that_trains(lenet: Path) -> None:
         "trainer.step(); trainer.step();"
         "assert 'torch' not in sys.modules, 'loaded'"
     )
-    subprocess.run([sys.executable, "-c", code, str(lenet)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code, str(lenet)], check=True, timeout=600)
 
 
 def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:

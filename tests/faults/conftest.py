@@ -84,7 +84,7 @@ class Trainer:
 
     def finish(self) -> tuple[int, str, str]:
         """Exit code, last line of standard output, standard error."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=600)
         return self.process.returncode, (out.splitlines() or [""])[-1], err
 
 

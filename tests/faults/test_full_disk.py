@@ -64,7 +64,7 @@ def recorded(run: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -153,7 +153,7 @@ def test_a_script_on_a_full_disk_keeps_its_exit_code_and_one_line_says_what_to_d
         words = ["--interval", "1ms", "--trace", "none", "--out", str(run), *quiet, "train.py"]
         done = subprocess.run(
             [sys.executable, "-m", "wattstep", "profile", *words, str(filler), str(code)],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
         assert done.stdout == "trained\n"
         assert done.returncode == code, done.stderr

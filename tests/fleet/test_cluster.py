@@ -182,7 +182,7 @@ def test_labels_are_asked_for_where_they_are_not_clear_and_refused_where_nobody_
 
 
 def run(command: list[str], cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     return done.stderr
 

@@ -41,7 +41,7 @@ print(len(held))
 def greedy(cage: Cage) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", GREEDY, json.dumps(cage.guard)],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 

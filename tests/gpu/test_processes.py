@@ -32,7 +32,7 @@ def start(run: Path, steps: int = 60, number: int = 0, **environment: str) -> su
 
 def trained(run: Path, number: int = 0, steps: int = 60, **environment: str) -> Run:
     with start(run, steps, number=number, **environment) as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     assert process.returncode == 0
     return wattstep.load(run)
 
@@ -59,7 +59,7 @@ def test_each_process_has_the_numbers_of_its_own_gpu(tmp_path: Path) -> None:
         for name, visible in (("index", "0"), ("uuid", f"GPU-{A[:8]}"))
     ]
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     for name, uuid, watts, load in (("index", B, 300, 0.9), ("uuid", A, 100, 0.1)):
         run = wattstep.load(tmp_path / name)
         assert run.info.device["gpu"]["uuid"] == uuid
@@ -119,7 +119,7 @@ def test_a_driver_that_is_newer_than_the_bindings(tmp_path: Path) -> None:
 
 def test_workers_of_a_data_loader_leave_the_timeline_alone(tmp_path: Path) -> None:
     with start(tmp_path / "run", FORKS="1") as process:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=600)
     assert "forked True" in out
     run = wattstep.load(tmp_path / "run")
     assert list(run.series.steps.index) == list(range(60))

@@ -373,7 +373,7 @@ def test_ctrl_c_ends_the_script_with_130_and_keeps_what_was_recorded(tmp_path: P
         assert child.stdout is not None
         assert child.stdout.readline() == "going\n"
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to everything in front
-        _, stderr = child.communicate(timeout=60)
+        _, stderr = child.communicate(timeout=600)
     assert child.returncode == 130
     assert "wattstep/" not in stderr  # no frame of ours
     run = load(tmp_path / "runs" / "r")
@@ -409,7 +409,7 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
         assert child.stdout is not None
         pid = int(child.stdout.readline())
         child.terminate()
-        child.communicate(timeout=60)
+        child.communicate(timeout=600)
     assert child.returncode == 128 + signal.SIGTERM
     assert not Path(f"/proc/{pid}").exists()
     assert load(tmp_path / "runs" / "r").info.state == "recovered"

@@ -179,7 +179,7 @@ def test_the_command_ends_by_ctrl_c_and_the_training_goes_on(
     assert "recording my_training" in command.stderr.readline()
     time.sleep(1.0)
     command.send_signal(signal.SIGINT)
-    output, errors = command.communicate(timeout=120)
+    output, errors = command.communicate(timeout=600)
     assert command.returncode == 0, errors
     (document,) = json.loads(output)["runs"]
     assert document["metrics"]["recorded_time"]["value"] > 0.5

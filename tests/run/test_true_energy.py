@@ -81,10 +81,12 @@ def test_operations_longer_than_the_window_are_told_within_their_interval_and_2_
 
 
 def test_a_rest_that_the_cost_of_tracing_hides_has_no_energy_of_exactly_nothing(ran: Ran) -> None:
-    """It is 20 µs of each phase; where what is taken off for tracing is more, its energy is not known."""
+    """It is 20 µs of each phase; where what is taken off for tracing may be as much, its energy is not known."""
     sensor = {"window_s": 0.1, "read_s": 0.1}
     document, judge = ran((10.0, 2.0), (0.15, 0.15), sensor, record_s=20.0, seed=4)
-    assert document["rests"]["framework"]["time"]["value"] == 0
+    time = document["rests"]["framework"]["time"]
+    assert time["low"] == 0
+    assert time["value"] < 20e-6
     (rest,) = energies(judge, "rests")
     assert rest.value is None
     assert rest.reason

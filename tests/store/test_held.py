@@ -44,7 +44,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
 
 def test_sigterm_ends_what_tidies_up_by_an_exception(tmp_path: Path) -> None:
     command = child_command("tests.store.test_held:terminated", str(tmp_path))
-    ended = subprocess.run(command, check=False, timeout=60)
+    ended = subprocess.run(command, check=False, timeout=600)
     assert ended.returncode == 143  # as a shell says of SIGTERM
     assert list(tmp_path.iterdir()) == []
 

@@ -100,3 +100,14 @@ def test_hashes_are_of_the_versions_that_are_pinned() -> None:
     for name, version in entries:
         assert version in pinned()[canonicalize_name(name)]
     assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", text)) >= len(entries)
+
+
+def test_the_package_holds_every_file_that_is_no_code() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["wattstep"]
+    package = ROOT / "src" / "wattstep"
+    packed = {path for pattern in patterns for path in package.glob(pattern)}
+    files = {
+        path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {path for path in files if path.suffix != ".py"} - packed == set()

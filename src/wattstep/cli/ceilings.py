@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from wattstep.schema.ceilings import Ceilings
 
 ALL_COUNTS = 4  # cores up to which every number of threads is measured
-OTHER_CORES = 0.1  # taken by other processes: more is told
 PRECISIONS = ("fp32", "bf16")
 OPENCL = "opencl"
 SECONDS = 12.0
@@ -265,27 +264,16 @@ def _check_seconds(seconds: float) -> None:
 def _watched() -> Iterator[list[str]]:
     """A list that holds, afterwards, what a reader must know of other processes."""
     notes: list[str] = []
-    busy, own, begin = _busy_s(), sum(os.times()[:4]), time.monotonic()
+    from wattstep.train.calibration.load import DISTURBED, Load
+
+    load = Load()
     yield notes
-    if busy is None or (after := _busy_s()) is None:
-        return
-    seconds = time.monotonic() - begin
-    others = (after - busy - (sum(os.times()[:4]) - own)) / seconds
-    if others > OTHER_CORES:
+    others = load.others()
+    if others > DISTURBED:
         notes.append(
             f"other processes took {others:.2g} cores meanwhile: the ceilings may be higher; "
             "measure again when the machine is quiet"
         )
-
-
-def _busy_s() -> float | None:
-    """Time in s in which cores worked, or would have if their host had let them."""
-    try:
-        words = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()
-    except OSError:
-        return None
-    idle = int(words[4]) + int(words[5])
-    return (sum(map(int, words[1:9])) - idle) / os.sysconf("SC_CLK_TCK")
 
 
 def _added(path: Path) -> list[Ceilings]:

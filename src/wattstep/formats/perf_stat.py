@@ -39,6 +39,7 @@ def parse(data: bytes) -> Recording:
     damage: list[FormatError] = []
     ignored: Counter[str] = Counter()
     total: dict[str, float] = {}
+    uncounted = 0
     lines = whole.decode("utf-8-sig", errors="replace").splitlines()
     zones = frozenset(match["zone"] for match in _ENERGY.finditer("\n".join(lines)))
     for number, line in enumerate(lines, 1):
@@ -55,6 +56,7 @@ def parse(data: bytes) -> Recording:
         joules = _joules(match["count"])
         if joules is None:
             ignored[NOT_COUNTED.format(match["event"])] += 1
+            uncounted += 1
             continue
         zone = energy["zone"]
         total[zone] = total.get(zone, 0.0) + joules
@@ -62,6 +64,10 @@ def parse(data: bytes) -> Recording:
         t_ns = int(seconds) * SECOND_NS + int(decimals.ljust(9, "0"))
         rows.append(Row(line=number, t_ns=t_ns, values=[(_channel(zone, zones), total[zone])]))
     notes = left_out(damage, len(rows) + sum(ignored.values()))
+    if uncounted:
+        notes.append(
+            f"{uncounted} intervals were not counted: power over each of them is told too low"
+        )
     if not rows:
         raise FormatError(
             NAME, 1, "it holds no energy: perf stat -a -I 1000 -e power/energy-pkg/ -o FILE records it",

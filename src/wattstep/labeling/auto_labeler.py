@@ -118,8 +118,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.fit(X, y)
         x, y = self._labeled(X, y, reset=False)
         known = len(self.classes_)
+        features = self._with_learned(x)  # it may refuse: before classes are added
         codes = np.array([self._code(label) for label in y])
-        features = self._with_learned(x)
         if len(self.classes_) > known:
             self.engine_.add_class(features, codes)
         else:

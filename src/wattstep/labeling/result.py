@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
+from wattstep.labeling.novelty import LEAST_RECENT
 from wattstep.schema.figure import Figure, Status, missing
 
 if TYPE_CHECKING:
@@ -132,7 +133,11 @@ def labeling_report(
         total=total,
         course=progress.course,
         accuracy=_expected(total.probability, labeled),
-        known=_modelled(test.prevalence, "Storey's estimate over p-values of recent samples"),
+        known=_modelled(
+            test.prevalence, "small p-values of recent samples beyond even ones (Pounds and Morris)"
+        )
+        if engine.last_look >= LEAST_RECENT
+        else missing("ratio", f"fewer than {LEAST_RECENT} samples without labels were looked at"),
         classes=tuple(str(each) for each in labeler.classes_),
         new_classes=labeler.clusters_,
         rules=tuple(

@@ -219,7 +219,10 @@ class Measurement:
         flops = 2.0 * m * n * k
         for name, times in seconds.items():
             figures[name] = rate(flops, times, FLOPS, CLOCK if name == NUMPY else EVENTS)
-        detail = ", ".join(text for text in (product.what, f"tuned: {tuned}") if text)
+        device = self.opened.device
+        found = exact(device, product.shape, product.trans_a, product.trans_b) is not None
+        how = TUNED if found else "not tuned at this shape"
+        detail = ", ".join(text for text in (product.what, f"{how}: {tuned}") if text)
         brief = not product.what or product.trans_b
         self.teller.row(
             "products", CeilingRow(label=product.label, figures=figures, detail=detail, brief=brief)
@@ -483,8 +486,9 @@ class Measurement:
         clock = EventClock(self.opened.queue)
         off = clock.uncertainty_at(stamps(self._mark()).queued)
         figure = Figure(
-            value=off * 1e-9, unit="s", status=Status.MEASURED, source=EVENTS,
-            method="half of what is left between the host's times before and after marks",
+            value=off * 1e-9, unit="s", status=Status.MODELLED, source=EVENTS,
+            method="half of what is left between the host's times before and after marks, and a drift that "
+            "is assumed since",
         )  # fmt: skip
         row = CeilingRow(label="uncertainty of events' clock", figures={"time": figure})
         self.teller.row("launch", row)

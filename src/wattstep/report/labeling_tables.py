@@ -35,7 +35,8 @@ def facts(result: LabelingReport) -> list[str]:
         lines.append(
             f"labels expected to be right: {show(result.accuracy).text} (modelled, not checked)"
         )
-    lines.append(f"of known classes: {show(result.known).text} of the samples (modelled)")
+    if not result.known.missing:
+        lines.append(f"of known classes: {show(result.known).text} of the samples (modelled)")
     if result.new_classes:
         names = ", ".join(map(plain, result.new_classes))
         lines.append(

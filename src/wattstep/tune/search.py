@@ -14,7 +14,7 @@ from wattstep.tune.course import Course
 from wattstep.tune.losses import LossCheck
 from wattstep.tune.space import DEFAULT, THREADS, Candidate, Value
 from wattstep.tune.turns import BEGIN_S, BEGIN_STEPS, CURVE_STEPS, Ask, Bench, Stage, Turn
-from wattstep.tune.verdict import Goal, Round, Tuned, cost_of, measured
+from wattstep.tune.verdict import UNSAMPLED, Goal, Round, Tuned, cost_of, measured
 
 TURN_S: Final = 0.4  # a turn of the verdict takes about so long
 TURN_STEPS: Final = (3, 40)  # and so many steps at least and at most
@@ -116,6 +116,9 @@ class Search:
         ]
         singles = self._admitted(stage, [each for each in singles if each.makes_sense])
         self._rounds(stage, self._base, singles, self._scores, MOST_ROUNDS, self._is_settled)
+        for each in singles:  # a candidate never goes without a word
+            if self._base not in self._refused and each not in self._scores:
+                self._refused.setdefault(each, UNSAMPLED)
         return self._left(singles)
 
     def _left(self, candidates: Iterable[Candidate]) -> list[Candidate]:

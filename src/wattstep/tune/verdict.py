@@ -18,6 +18,7 @@ from wattstep.tune.space import DEFAULT, Candidate
 from wattstep.tune.turns import Turn
 
 Goal = Literal["time", "energy"]
+UNSAMPLED: Final = "its power was not sampled"
 ROUNDS_WORDS: Final = "rounds of fresh processes"
 LEAST_ROUNDS: Final = 2  # for an interval
 
@@ -78,9 +79,9 @@ class Measured:
 
     @property
     def costs(self) -> tuple[float, ...]:
-        """Time, energy and memory, as far as they are known, for a front."""
+        """Time, energy and memory for a front; what is not known beats nothing."""
         figures = (self.step_time, self.energy, self.memory)
-        return tuple(0.0 if each.value is None else each.value for each in figures)
+        return tuple(math.inf if each.value is None else each.value for each in figures)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -129,7 +130,7 @@ def measured(
     return Measured(
         candidate=candidate,
         step_time=_mean(times[0], "s"),
-        energy=_energy(rounds, turns),
+        energy=_energy(rounds, turns, goal),
         memory=_memory([turn.memory for turn in turns if turn.memory is not None], len(rounds)),
         ratio=_ratio(
             candidate,
@@ -153,11 +154,12 @@ def _mean(values: FloatArray, unit: str, status: str = Status.MEASURED.value) ->
     )  # fmt: skip
 
 
-def _energy(rounds: Sequence[Round], turns: Sequence[Turn]) -> Figure:
+def _energy(rounds: Sequence[Round], turns: Sequence[Turn], goal: Goal) -> Figure:
     joules = _costs(rounds, "energy")
     joules = joules[np.isfinite(joules)]
     if not len(joules):
-        return missing("J", "it was not asked for: --for energy")
+        asked = goal == "energy"
+        return missing("J", UNSAMPLED if asked else "it was not asked for: --for energy")
     return _mean(joules, "J", turns[0].energy)
 
 
@@ -175,7 +177,7 @@ def _ratio(candidate: Candidate, costs: FloatArray, base: FloatArray, status: St
     logs = np.log(costs / base)
     logs = logs[np.isfinite(logs)]
     if len(logs) < LEAST_ROUNDS and candidate != DEFAULT:
-        return missing("ratio", "its power was not sampled in two rounds or more")
+        return missing("ratio", f"{UNSAMPLED} in two rounds or more")
     half = 0.0 if candidate == DEFAULT else half_width(logs, CONFIDENCE)
     mean = 0.0 if candidate == DEFAULT else float(logs.mean())
     return Figure(
@@ -212,7 +214,7 @@ def _earned(begin: Figure, seconds: FloatArray, base: FloatArray) -> Figure:
         return missing("count", "its steps are not shorter beyond doubt")
     return Figure(
         value=begin.value / gain, unit="count", low=begin.low / (gain + half),
-        high=begin.high / (gain - half), n=begin.n, status=Status.MEASURED,
+        high=begin.high / (gain - half), n=begin.n, status=Status.PREDICTED,
         method="what its begin takes longer over what a step takes less; an end of one interval over the other end "
         "of the other",
     )  # fmt: skip

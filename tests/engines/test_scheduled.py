@@ -31,7 +31,7 @@ from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
 from wattstep.engines.torch.scheduled.tracer import ScheduledTracer, teams
-from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
+from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.report.scheduled import schedule_sentences
 from wattstep.schedule.machine import equal_cores
@@ -48,6 +48,13 @@ from wattstep.train.settings import TrainingSettings
 from wattstep.workloads.torch.workload import TorchWorkload
 
 STEPS = 20
+
+
+def in_order(graph: TaskGraph) -> Schedule:
+    """The framework's own plan: one worker, its order, and its number of threads."""
+    threads = torch.get_num_threads()
+    placed = [Placed(task=task, worker=0, threads=threads) for task in range(len(graph.tasks))]
+    return Schedule(workers=1, placed=tuple(placed))
 
 
 @pytest.fixture(autouse=True)

@@ -277,10 +277,9 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         readable = np.isfinite(x).all(axis=1)
         count, classes = len(x), len(self.classes_)
-        names = (*(each.describe() for each in engine.heuristics), SPREAD)
         judged = judge(self._with_learned(x[readable])) if readable.any() else None
-        if judged is not None:  # rules may have been made anew within
-            names = (*(each.describe() for each in engine.heuristics), SPREAD)
+        # Rules may have been made anew within.
+        names = (*(each.describe() for each in engine.heuristics), SPREAD)
 
         def spread(values: Any, otherwise: float, *shape: int) -> Any:
             whole = np.full((count, *shape), otherwise, dtype=np.asarray(values).dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wattstep.labeling.arrays import TINY, Floats, Ints, one_hot
+from wattstep.labeling.arrays import TINY, Floats, Ints, one_hot, squared_distances
 
 SHRINKAGE = 0.5  # of the covariance towards its diagonal
 
@@ -28,13 +28,8 @@ class Ellipsoids:
 
     def distance(self, x: Floats) -> Floats:
         """Logarithm of the squared distance to the nearest class, shape (n,)."""
-        turned, means = x @ self.root, self.means @ self.root
-        squares = (
-            np.einsum("ij,ij->i", turned, turned)[:, None]
-            + np.einsum("ij,ij->i", means, means)
-            - 2 * turned @ means.T
-        )
-        distance: Floats = np.log(np.maximum(squares.min(axis=1), 0) + 1e-6)
+        squares = squared_distances(x @ self.root, self.means @ self.root)
+        distance: Floats = np.log(squares.min(axis=1) + 1e-6)
         return distance
 
 

@@ -148,9 +148,7 @@ def recipes(
 
 def _separation(x: Floats, codes: Ints, classes: int) -> Floats:
     """Spread between classes over that within them, by feature."""
-    hot = one_hot(codes, classes)
-    sizes = hot.sum(axis=0)
-    means = hot.T @ x / np.maximum(sizes, 1)[:, None]
+    means, sizes = _class_means(x, codes, classes)
     within = ((x - means[codes]) ** 2).mean(axis=0)
     between = (sizes[:, None] * (means - x.mean(axis=0)) ** 2).sum(axis=0) / len(x)
     separation: Floats = between / (within + 0.05 * x.var(axis=0) + TINY)

@@ -94,7 +94,6 @@ class Progress:
         pieces: Pieces so far.
         examples: Features of some samples by what they were labeled as, for pictures.
         files: Identity of each data file.
-        drifts: Sample after which something had changed.
     """
 
     samples: int = 0

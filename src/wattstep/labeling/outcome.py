@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattstep.labeling.arrays import Bools, Floats, Ints
+from wattstep.labeling.arrays import Floats, Ints
 
 LABELED: Final = 0
 UNKNOWN: Final = 1
@@ -49,11 +49,6 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.status)
-
-    def is_(self, status: int) -> Bools:
-        """Samples of a status, shape (n,)."""
-        chosen: Bools = self.status == status
-        return chosen
 
     def voters(self, row: int) -> tuple[str, ...]:
         """The heuristics that voted for the label of a sample."""

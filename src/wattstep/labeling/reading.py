@@ -241,15 +241,15 @@ def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any
         return _plain(
             np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")]
         )
-    import pyarrow as pa
-
     with _read(path):
         parts = [batch.column(column).to_pylist() for batch in _batches(path)]
     values = [value for part in parts for value in part]
     kinds = {type(value) for value in values if value is not None}
     if kinds - {str, int, bool, float} or len(kinds) > 1:
         raise InvalidValueError(
-            f"{path}: column {column} has labels of {pa.scalar(str(kinds))}", id="mixed-labels"
+            f"{path}: column {column} has labels of several types: "
+            f"{', '.join(sorted(kind.__name__ for kind in kinds))}",
+            id="mixed-labels",
         )
     return np.array(values, dtype=object)
 

@@ -145,15 +145,13 @@ class Opened:
         self.allocated = 0
         self.programs: dict[Any, Any] = {}
 
-    def new_queue(self, *, unordered: bool = False) -> Any:
-        """Another queue with profiling; an unordered one begins what it can when it can."""
+    def new_queue(self) -> Any:
+        """Another queue with profiling."""
         cl = require("pyopencl")
-        properties = cl.command_queue_properties
-        wanted = properties.PROFILING_ENABLE
-        if unordered:
-            wanted |= properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
         with faults(self.device):
-            return cl.CommandQueue(self.context, properties=wanted)
+            return cl.CommandQueue(
+                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
+            )
 
     def allocate(self, size: int, *, shared: bool = False) -> Any:
         """A buffer of so many bytes, which the device may read and write.

@@ -36,7 +36,6 @@ CLEAR: Final = math.log(0.9)  # threads that are so much better are everybody's 
 PROMISING: Final = math.log(1.01)  # one knob's value is combined with others up to here
 PLAINER: Final = 0.005  # by so much a knob more must gain to be worth it
 PATIENCE: Final = 4.0  # a turn may take so many times as long as the default's
-NEEDS_POWER: Final = "tune-needs-power"
 
 Tell = Callable[[str, float], None]
 Scores = dict[Candidate, list[float]]

@@ -13,13 +13,10 @@ from wattstep.engines.exported.aten import AtenGraph, Node
 from wattstep.engines.exported.folder import ExportedOptimizer, ExportedParameter
 from wattstep.engines.exported.updates import Update
 from wattstep.engines.opencl.plan import (
-    BACKWARD,
     BUFFERS,
     FEATURES,
-    FORWARD,
     GRADIENTS,
     INPUT,
-    OPTIMIZER,
     PARAMETERS,
     STATES,
     Argument,
@@ -30,6 +27,7 @@ from wattstep.engines.opencl.plan import (
     Written,
 )
 from wattstep.engines.opencl.updating import update_source
+from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.errors import InvalidValueError
 
 NAME: Final = "opencl"

@@ -16,9 +16,6 @@ INPUT: Final = "input"
 FEATURES: Final = "feature_maps"
 WORKSPACE: Final = "workspace"
 MADE_ANEW: Final = (GRADIENTS, FEATURES, WORKSPACE)  # at every step: the memory may be used again
-FORWARD: Final = "forward"
-BACKWARD: Final = "backward"
-OPTIMIZER: Final = "optimizer"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

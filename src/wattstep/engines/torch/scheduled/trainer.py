@@ -24,7 +24,6 @@ from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.errors import InvalidValueError
 from wattstep.schedule.pace import Pace
 from wattstep.schedule.policies import FIRST_STEPS
-from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schema.engine import Mark, ignore_phase
 from wattstep.schema.run_documents import ScheduleFacts
 from wattstep.schema.step_memory import Meter
@@ -36,13 +35,6 @@ EAGER: Final = (
 )
 # Of the steps since operations were measured last, what measuring them again may cost at most.
 MOST_LEARNING: Final = 0.05
-
-
-def in_order(graph: TaskGraph) -> Schedule:
-    """The framework's own plan: one worker, its order, and its number of threads."""
-    threads = torch.get_num_threads()
-    placed = [Placed(task=task, worker=0, threads=threads) for task in range(len(graph.tasks))]
-    return Schedule(workers=1, placed=tuple(placed))
 
 
 @dataclass(kw_only=True)

@@ -207,3 +207,27 @@ def test_one_command_at_a_time_has_the_folder(files: Path, tmp_path: Path) -> No
             LabelFolder(tmp_path / "out").open(asked(files))
     finally:
         first.close()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        ([1, None, 2], [1, 2]),
+        ([True, None, False], [True, False]),
+        ([1.0, float("nan"), 2.0], [1, 2]),
+    ],
+)
+def test_labels_of_a_table_may_be_numbers(
+    tmp_path: Path, kinds: list[Any], told: list[Any]
+) -> None:
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "kind": kinds}), tmp_path / "l.parquet")
+    x, y, _ = reading.read_labeled(tmp_path / "l.parquet", "kind", None, None)
+    assert x[:, 0].tolist() == [1.0, 3.0]
+    assert y.tolist() == told
+    assert y.dtype.kind in "ib"  # as scikit-learn takes classes
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("a,a,kind\n1,2,x\n")
+    with refused("column-twice", "d.csv", "a"):
+        reading.open_table(tmp_path / "d.csv")

@@ -42,10 +42,10 @@ def parts(schedule: Any, step: Figure | None = None) -> Any:
     )
 
 
-def test_the_bound_is_that_of_the_plan_with_what_no_plan_changes() -> None:
+def test_the_bound_is_that_of_the_plan_without_what_nothing_bounds() -> None:
     bound = plan_bound(parts(SCHEDULE))
     assert bound is not None
-    assert bound.value == pytest.approx(0.008)
+    assert bound.value == pytest.approx(0.0075)
     assert bound.status is Status.PREDICTED
     saved = plan_saving(parts(SCHEDULE))
     assert saved is not None
@@ -59,7 +59,9 @@ def test_the_step_over_its_bound_is_predicted_as_the_bound_is() -> None:
     step = Figure(value=0.010, low=0.0096, high=0.0104, unit="s", status=Status.MEASURED)
     over = over_bound(parts(SCHEDULE, step))
     assert over is not None
-    assert (over.low, over.value, over.high) == pytest.approx((1.2, 1.25, 1.3))
+    assert (over.low, over.value, over.high) == pytest.approx(
+        (1.28, 0.010 / 0.0075, 0.0104 / 0.0075)
+    )
     assert over.status is Status.PREDICTED
     untold = over_bound(parts(SCHEDULE, missing("s", "none")))
     assert untold is not None
@@ -86,7 +88,7 @@ def test_plan_prediction_bound_and_changes_are_said_with_their_figures() -> None
         "3 on 2",
         "co-run",
     )
-    assert_says(texts[0], "9.00 ms", "10.0 %", "8.00 ms", "7.50 ms", "12.5 %")
+    assert_says(texts[0], "9.00 ms", "10.0 %", "8.00 ms", "7.50 ms", "13.3 %")
     assert_says(texts[1], "80", "1.50", "1.60")
     assert_says(texts[2], "400", "1.20")
     assert schedule_sentences(RunReport()) == []

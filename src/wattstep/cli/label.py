@@ -98,7 +98,7 @@ def label(
     format: Annotated[
         str, typer.Option("--format", help="Of the labels: parquet or csv.", metavar="KIND")
     ] = "parquet",
-    seed: Annotated[int, typer.Option(help="Of all that is drawn.", metavar="N")] = 0,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.", metavar="N", min=0)] = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

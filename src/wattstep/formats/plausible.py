@@ -43,6 +43,13 @@ def plausible(recording: Recording, file: str) -> Recording:
     for channel in recording.channels:
         least, most = LIMITS.get(channel.unit, OTHERS)
         values = np.asarray(value[channel.name])
+        below, seen = int((values < 0).sum()), int(np.isfinite(values).sum())
+        if channel.unit == "W" and 2 * below > seen:
+            raise InvalidValueError(
+                f"{file}: {channel.name} is below 0 W in {below} of {seen} values: what is drawn counts as "
+                f"above 0, so turn its sign ({channel.source})",
+                id="negative-power",
+            )
         with np.errstate(invalid="ignore"):
             wrong = (values < least) | (values > most)
         if not wrong.any():

@@ -64,8 +64,16 @@ def open_table(path: Path) -> Table:
     """A file of samples, whose columns are read.
 
     Raises:
-        InvalidValueError: It cannot be read, or is of another kind.
+        InvalidValueError: It cannot be read, is of another kind, or has a column twice.
     """
+    table = _opened(path)
+    twice = sorted({name for name in table.columns if table.columns.count(name) > 1})
+    if twice:
+        raise InvalidValueError(f"{path} has the column {twice[0]} twice", id="column-twice")
+    return table
+
+
+def _opened(path: Path) -> Table:
     with _read(path):
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -224,7 +232,7 @@ def read_labeled(
         raise InvalidValueError(
             f"{labels or path}: {len(y)} labels for {len(x)} samples", id="label-count"
         )
-    there = np.array([label is not None and label != "" for label in y.astype(object)], dtype=bool)
+    there = np.array([_is_label(label) for label in y.astype(object)], dtype=bool)
     if not there.any():
         raise InvalidValueError(f"{labels or path} has no label", id="needs-labels")
     if not np.isfinite(x[there]).all():
@@ -232,7 +240,12 @@ def read_labeled(
         raise InvalidValueError(
             f"{path}: labeled sample {row} has a value that is no finite number", id="labeled-nan"
         )
-    return x[there], y[there], names
+    return x[there], _plain(np.array(y[there].tolist())), names
+
+
+def _is_label(value: Any) -> bool:
+    """Whether a cell holds a label: it may be empty, and of numbers not a number."""
+    return value is not None and value != "" and value == value
 
 
 def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any]:

@@ -36,7 +36,9 @@ def facts(result: LabelingReport) -> list[str]:
             f"labels expected to be right: {show(result.accuracy).text} (modelled, not checked)"
         )
     if not result.known.missing:
-        lines.append(f"of known classes: {show(result.known).text} of the samples (modelled)")
+        lines.append(
+            f"of known or named classes: {show(result.known).text} of the last samples (modelled)"
+        )
     if result.new_classes:
         names = ", ".join(map(plain, result.new_classes))
         lines.append(

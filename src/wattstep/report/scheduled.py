@@ -50,12 +50,13 @@ def _plan(facts: ScheduleFacts) -> Iterator[str]:
         )
     yield f"Predicted {quantity(step.value, 's')} a step{ends}, {beside}."
     apart = facts.get("beside_s", 0.0)
-    bound, cores = facts.get("bound_s", 0.0) + apart, facts.get("cores", 1)
+    bound, cores = facts.get("bound_s", 0.0), facts.get("cores", 1)
     if bound > 0:
         yield (
             f"No plan goes below {quantity(bound, 's')} (critical path {quantity(facts.get('path_s', 0.0), 's')}, "
             f"work over {cores} core{'' if cores == 1 else 's'} {quantity(facts.get('work_s', 0.0), 's')}, "
-            f"{quantity(apart, 's')} beside them): the plan is {max(100 * (step.value / bound - 1), 0.0):.1f} % above."
+            f"as operations were measured): the plan is {max(100 * ((step.value - apart) / bound - 1), 0.0):.1f} % above. "
+            f"Batches and calls of workers, {quantity(apart, 's')} when they were measured, come beside."
         )
 
 

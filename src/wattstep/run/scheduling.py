@@ -26,8 +26,8 @@ def plan_bound(run: Parts) -> Figure | None:
     if "bound_s" not in facts:
         return None
     return Figure(
-        value=facts["bound_s"] + facts.get("beside_s", 0.0), unit="s", status=Status.PREDICTED,
-        method=f"{BOUND}; with batches and calls of workers, which are not planned",
+        value=facts["bound_s"], unit="s", status=Status.PREDICTED,
+        method=f"{BOUND}; without batches and calls of workers, which are not planned and have no bound",
     )  # fmt: skip
 
 

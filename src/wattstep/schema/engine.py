@@ -509,6 +509,8 @@ class Engine(Protocol):
             f"{self.name} lets nobody put settings into a script", id="not-tunable"
         )
 
+    fewer_threads: str = "--threads {}"  # how fewer are asked for, their number at {}
+
     def usual_threads(self, one_a_core: int) -> int:
         """Threads of an operation where nobody says how many; the framework need not be loaded.
 

@@ -129,7 +129,7 @@ def train(
     crowded = None
     if settings.threads is None:  # said before torch is loaded, which others make take long, too
         threads = engine.usual_threads(default_threads())
-        crowded = too_many_threads(threads, usable_cores(), cores_of_others())
+        crowded = too_many_threads(threads, usable_cores(), cores_of_others(), engine.fewer_threads)
     if crowded is not None:
         warn(crowded)
     workload = workloads.find(settings.workload)

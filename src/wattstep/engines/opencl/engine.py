@@ -34,6 +34,7 @@ class OpenClEngine(ExportedEngine):
     module = "pyopencl"
     extra = "opencl"
     processors = (PROCESSOR,)
+    fewer_threads = "POCL_MAX_PTHREAD_COUNT={}"
     options = ("optimizer", "opencl_mode")
     writes = "wattstep.engines.opencl.export:write"
     trains = "wattstep.engines.opencl.trainer:OpenClTrainer"

@@ -106,6 +106,7 @@ class Facts:
             "channels-last": chosen.get("channels_last"),
             "compile": chosen.get("compiled"),
             "policy": chosen.get("policy"),
+            "opencl-mode": chosen.get("opencl_mode"),
             "accumulate": accumulate if accumulate > 1 else None,
             "train-last": chosen.get("train_last"),
             "lora": chosen.get("lora"),

@@ -50,6 +50,20 @@ class Trainer:
         while self.step()[1] < begin + seconds * 1e9:
             pass
 
+    def sampled(self) -> dict[str, int]:
+        """Bytes of each journal of samples."""
+        return {path.name: path.stat().st_size for path in self.run.glob("journal/samples-*.bin")}
+
+    def until_sampled(self, before: dict[str, int]) -> None:
+        """Waits until each journal of samples is longer than before; the training goes on."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            self.step()
+            now = self.sampled()
+            if now and all(size > before.get(name, 0) for name, size in now.items()):
+                return
+        raise AssertionError(f"journals did not grow: {self.sampled()}")
+
     def sampler(self) -> int:
         """The sampler's process."""
         return self._child(b"child.py")

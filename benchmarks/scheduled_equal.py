@@ -97,7 +97,7 @@ def compared(name: str, batch: int, steps: int) -> dict[str, Any]:
     import torch
 
     from wattstep.engines.torch.memory import MemoryTracker
-    from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
+    from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
     from wattstep.engines.torch.trainer import TorchTrainer
     from wattstep.workloads.torch.workload import TorchWorkload
 
@@ -132,6 +132,12 @@ def compared(name: str, batch: int, steps: int) -> dict[str, Any]:
     except WattstepError as error:
         return {"refused": str(error).partition("cannot be scheduled: ")[2] or str(error)}
     return row
+
+
+def in_order(graph: TaskGraph, threads: int = 1) -> Schedule:
+    """The framework's own plan: one worker, its order, and its number of threads."""
+    placed = [Placed(task=task, worker=0, threads=threads) for task in range(len(graph.tasks))]
+    return Schedule(workers=1, placed=tuple(placed))
 
 
 def shuffled(graph: TaskGraph) -> Schedule:

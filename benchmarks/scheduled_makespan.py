@@ -25,12 +25,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import torch
 
+from scheduled_equal import in_order
 from wattstep import workloads
 from wattstep.engines.torch.memory import tensors_in
 from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.planning import unpinned
 from wattstep.engines.torch.scheduled.threads import TorchThreads
-from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer, in_order
+from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.schedule import policies
 from wattstep.schedule.interference import at_random
 from wattstep.schedule.machine import equal_cores
@@ -118,7 +119,10 @@ def compared(
     """Outcomes by policy of each round; of a step with several updates those of its first."""
     workload = TorchWorkload(workloads.find(name))
     trainer = ScheduledTrainer(
-        workload, Preparation(batch_size=batch), threads=threads, plan=in_order
+        workload,
+        Preparation(batch_size=batch),
+        threads=threads,
+        plan=lambda graph: in_order(graph, threads),
     )
     for _ in range(FIRST_STEPS + 1):
         trainer.step()

@@ -78,6 +78,7 @@ class Recorded:
             self.folder / "run", interval=options.interval, trace=trace, model=model
         ).start()
         self.steps = self.recorder.steps
+        self.steps.samples = float(BATCH)
 
     def plain(self) -> None:
         self.engine.step()
@@ -85,7 +86,6 @@ class Recorded:
     def marked(self) -> None:
         """As `wattstep run` does it (`train/loop.py`)."""
         steps = self.steps
-        steps.samples = float(BATCH)
         begin = steps.begin
         begun = begin()
         try:
@@ -101,7 +101,6 @@ class Recorded:
         mark: Mark = ignore_phase
         before, begun = now(), 0
         if marked:
-            steps.samples = float(BATCH)
             begin = steps.begin
             begun = begin()
             mark = steps.mark

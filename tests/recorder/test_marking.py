@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,8 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.journal import MARK, Mark
+from wattstep.store import mark_rows
+from wattstep.store.mark_rows import begins_and_ends
 from wattstep.store.marks import CHUNK
 
 MS = 1_000_000
@@ -103,31 +107,47 @@ class Untraced:
         self.schedule = Schedule(TraceMode.parse("none"), 0)
 
 
+SAMPLES: dict[str, Callable[[int], float]] = {
+    "the same": lambda number: 4.0,
+    "not known": lambda number: math.nan,
+    "no whole number": lambda number: number / 3,
+    "more than a row says": lambda number: 65535.0,
+    "changing": lambda number: float(number // 50),
+    "counted": lambda number: 65534,
+}
+
+
 @pytest.mark.parametrize("own_clock", [False, True])
+@pytest.mark.parametrize("samples", SAMPLES.values(), ids=SAMPLES)
 def test_plain_steps_lose_no_row_where_the_journal_goes_on_in_a_new_chunk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_clock: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_clock: bool,
+    samples: Callable[[int], float],
 ) -> None:
     """The clock goes on by 1 ms each time it is read, and another mark comes between some steps."""
-    count = CHUNK // MARK.size  # two chunks of marks, and a few
+    count = 2 * CHUNK // MARK.size  # two chunks of marks, and a few, where each step has one
     ticks = itertools.count(MS, MS)
     monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
     steps = StepMarker(7, 0, lambda: None, pytest.fail)
     steps.open(tmp_path)
     steps.start(cast("Windows", Untraced()), own_clock=own_clock)
-    expected, with_phases = [], 0
+    expected: list[tuple[float, ...]] = []
+    with_phases = 0
     for number in range(7, 7 + count):
         if number % 100 == 99:
             steps.add(Mark.EVALUATION, 3, 0.5, number, 0, 1)
             expected.append((1, 0.5, Mark.EVALUATION, 3, number))
-        steps.samples = number / 3
+        steps.samples = samples(number)
         begun = steps.begin()
         with_phases += steps.phases_on
         steps.end(begun, number / 7)
-        expected.append((begun, number / 3, Mark.STEP_START, 0, number))
+        expected.append((begun, samples(number), Mark.STEP_START, 0, number))
         expected.append((begun + MS, number / 7, Mark.STEP_END, 0, number))
     steps.close()
-    rows = list(MARK.iter_unpack((tmp_path / "marks.bin").read_bytes()))
-    assert [(t, *rest) for t, _, *rest in rows] == expected
+    written = np.fromfile(tmp_path / "marks.bin", mark_rows.MARK)
+    rows = begins_and_ends(written).tolist()
+    np.testing.assert_equal([(t, *rest) for t, _, *rest in rows], expected)
     assert with_phases < count / 20
     ends = [(t, cpu) for t, cpu, _, kind, _, _ in rows if kind == Mark.STEP_END and cpu]
     assert [cpu for _, cpu in ends] == sorted(cpu for _, cpu in ends)
@@ -135,3 +155,19 @@ def test_plain_steps_lose_no_row_where_the_journal_goes_on_in_a_new_chunk(
     between = np.diff([t for t, _ in ends])
     assert len(ends) == 0 if not own_clock else between.max() == 12 * MS
     assert np.median(between) == 12 * MS if own_clock else not len(between)
+
+
+def test_most_plain_steps_have_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(MS, MS)
+    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    steps = StepMarker(0, 0, lambda: None, pytest.fail)
+    steps.open(tmp_path)
+    steps.start(cast("Windows", Untraced()), own_clock=True)
+    for _ in range(3000):
+        steps.samples = 4.0
+        steps.end(steps.begin(), 1.0)
+    steps.close()
+    kinds = np.fromfile(tmp_path / "marks.bin", mark_rows.MARK)["kind"]
+    # Of six steps in 12 ms one has the process's CPU time, and of 39 three have phases: two rows each.
+    assert 0.6 * 3000 < np.count_nonzero(kinds == Mark.STEP) < 0.8 * 3000
+    assert np.count_nonzero(kinds) < 1.4 * 3000

@@ -205,7 +205,7 @@ def _all_of_sampler(diagnosis: Diagnosis) -> list[str]:
     return [
         *lines,
         f"  an hour of samples takes {_size(diagnosis['disk_bytes_an_hour'])} on disk while it records; "
-        "marks add 64 bytes a step and up to 10 kB a second",
+        "marks add 32 to 64 bytes a step and up to 10 kB a second",
     ]
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from wattstep.schema.journal import NAMES
 from wattstep.store.folder import open_plain
-from wattstep.store.mark_rows import LOST_NAME, MARK
+from wattstep.store.mark_rows import LOST_NAME, MARK, begins_and_ends
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
 
@@ -65,7 +65,7 @@ class MarkRows(Rows):
     def _taken(self, rows: Array) -> Array:
         written = np.flatnonzero(rows["kind"])
         rows = rows[: written[-1] + 1 if len(written) else 0]
-        return super()._taken(rows)[np.flatnonzero(rows["kind"])]
+        return begins_and_ends(super()._taken(rows)[np.flatnonzero(rows["kind"])])
 
 
 class Names:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from wattstep.record.device_timeline import ANCHORS, DeviceTimeline
 from wattstep.record.tracing.windows import Windows
-from wattstep.schema.journal import Mark
+from wattstep.schema.journal import NOT_KNOWN, Mark
 from wattstep.schema.tracer import LayerMarks
 from wattstep.store.marks import STEP_END, STEP_START, MarkJournal
 
@@ -25,14 +25,15 @@ PHASES_EVERY_NS = 25_000_000  # steps shorter than this carry marks of phases on
 # What a pair of layer marks costs, hooks included (measured here: 2-4 µs); events of a device beside it.
 LAYER_MARK_NS = 4_000
 LAYER_BUDGET = 0.001  # of the training time, for marks of layers
+INDEX = 32  # bits of a row's last word below the number of the step
 MOST_PENDING = (
     4096  # marks of one step that are kept in memory; more go to the journal while it runs
 )
 NAN = math.nan
 # A device that is lost, or a release of its framework that lacks or changed a call.
 UNASKED: Final = (RuntimeError, AttributeError, TypeError, ValueError)
-PHASE, UPDATE, LAYER_START, LAYER_END = map(
-    int, (Mark.PHASE, Mark.UPDATE, Mark.LAYER_START, Mark.LAYER_END)
+PHASE, UPDATE, LAYER_START, LAYER_END, STEP = map(
+    int, (Mark.PHASE, Mark.UPDATE, Mark.LAYER_START, Mark.LAYER_END, Mark.STEP)
 )
 # Takes a name, and perhaps a time, as `StepMarker.phase` does; a built-in, since calls of Python
 # functions are most of what marking a plain step costs.
@@ -45,38 +46,34 @@ class PlainSteps(MarkJournal):
     Most steps are plain. What marking one takes is counted in microseconds, because the training has
     swept the caches: each object, function and module that is touched comes from memory, and calls
     and lookups are most of it. So the begin of a plain step is the clock itself, its end is one
-    function that looks up no global, and all that it needs lies in one object: the journal with a
-    few fields behind the journal's own.
+    function that looks up no global and writes one row, and all that it needs lies in one object:
+    the journal with a few fields behind the journal's own.
 
     Attributes:
         begin: Begins a step, and gives the time in ns; 0: nothing is recorded. The clock of the
             steps where the next step is plain.
-        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
-        index: Number of the step that runs, or of the next one.
         mark: `phase` while the step that runs carries marks of phases, else what does nothing.
         samples: Of the step that runs; NaN: not known.
     """
 
     __slots__ = (
-        "_check_at",
         "_clock",
-        "_cpu_due",
+        "_coded",
+        "_due",
         "_last_plain",
+        "_row",
         "begin",
-        "device",
-        "index",
         "mark",
         "samples",
     )
     begin: Callable[[], int]
     mark: Callable[..., None]
-    device: DeviceTimeline | None
-    index: int
     samples: float
     _clock: Callable[[], int]
-    _last_plain: int  # the steps before it are plain, and so is what follows them
-    _cpu_due: int  # when the CPU clock of the process is to be read next; `NEVER`: it is not read
-    _check_at: int
+    _last_plain: int  # the row of steps before it is below: they are plain, and so is what follows
+    _due: int  # when something else is to be done behind a step
+    _coded: float  # samples that the row says
+    _row: int  # last word of the next row: kind, code and number of the step
 
     def end(self, begun_ns: int, loss: float) -> None:
         """The step that runs is done.
@@ -87,32 +84,26 @@ class PlainSteps(MarkJournal):
         """
         clock = self._clock  # of a slot, `self._clock()` would look for a method first
         now = clock()
-        at, index = self.at, self.index
-        # As `add_step`, whose calls would cost as much again; 32,760 is the last place for two marks.
-        if index < self._last_plain and at <= 32_760:
-            ints, floats, number = self.ints, self.floats, index << 32
+        at, row, samples = self.at, self._row, self.samples
+        # 32,764 is the last place for a mark; samples that are not known are one object, and unequal.
+        if (
+            row < self._last_plain
+            and now < self._due
+            and at <= 32_764
+            and (samples is self._coded or samples == self._coded)
+        ):
+            ints = self.ints
             ints[at] = begun_ns
-            floats[at + 2] = self.samples
-            ints[at + 3] = number | 1  # STEP_START
-            ints[at + 4] = now
-            if now > self._cpu_due:
-                ints[at + 5] = process_time_ns()
-                self._cpu_due = now + CPU_EVERY_NS
-            floats[at + 6] = loss
-            ints[at + 7] = number | 2  # STEP_END
-            self.at = at + 8
-            self.index = index + 1
-            if self.device is not None or now > self._check_at:
-                self._look_after(now)
+            ints[at + 1] = now
+            self.floats[at + 2] = loss
+            ints[at + 3] = row
+            self.at = at + 4
+            self._row = row + 0x1_0000_0000
         else:
             self._end_rare(begun_ns, now, loss)
 
     def _end_rare(self, begun_ns: int, now: int, loss: float) -> None:
         """The end of any other step."""
-        raise NotImplementedError
-
-    def _look_after(self, now: int) -> None:
-        """What is due after a step that ended then."""
         raise NotImplementedError
 
 
@@ -130,6 +121,7 @@ class StepMarker(PlainSteps):
         failed: Told of an `OSError` when marks cannot be written.
 
     Attributes:
+        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
         device_problem: Why that device cannot be asked any more; "": it can.
         loss: Of the step that runs; NaN: not known.
         phases_on: True if the step that runs carries marks of phases.
@@ -140,9 +132,11 @@ class StepMarker(PlainSteps):
 
     __slots__ = (
         "_begun_ns",
+        "_check_at",
         "_checked",
         "_code",
         "_contiguous",
+        "_cpu_due",
         "_cpu_ns",
         "_failed",
         "_look",
@@ -154,6 +148,7 @@ class StepMarker(PlainSteps):
         "_started",
         "_steady_from",
         "_windows",
+        "device",
         "device_problem",
         "layers",
         "layers_every",
@@ -161,7 +156,10 @@ class StepMarker(PlainSteps):
         "phases_on",
         "resting",
     )  # fmt: skip
+    device: DeviceTimeline | None
     _windows: Windows
+    _cpu_due: int  # when the CPU clock of the process is to be read next; `NEVER`: it is not read
+    _check_at: int  # when the recorder is to look after its children next
 
     def __init__(
         self,
@@ -170,7 +168,7 @@ class StepMarker(PlainSteps):
         look: Callable[[], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        self.index = first_step
+        self._coded, self._row = -1.0, first_step << INDEX
         self.samples = self.loss = NAN
         self.phases_on = self.resting = False
         self.mark = unmarked
@@ -193,7 +191,7 @@ class StepMarker(PlainSteps):
         self._own_clock = True
         self._cpu_due = 0
         self._phase_every = 1
-        self._check_at = 0
+        self._check_at = self._due = 0
         self._checked = (0, first_step)  # when that was last, and at which step
 
     def open(self, folder: Path) -> None:
@@ -271,10 +269,13 @@ class StepMarker(PlainSteps):
             if self._marked:
                 self._end_marked(now, loss)
             else:
-                cpu = process_time_ns() if self._own_clock else 0
+                cpu = 0
+                if now > self._cpu_due:
+                    cpu, self._cpu_due = process_time_ns(), now + CPU_EVERY_NS
                 self.add_step(begun_ns, now, self.samples, loss, self.index, cpu)
-                self.index += 1
-                if self.index > self._last_plain:
+                self._code_samples(self.samples)
+                self._row += 1 << INDEX
+                if self.index << INDEX > self._last_plain:
                     self.plan_anew()
         except OSError as error:
             self._failed(error)
@@ -287,6 +288,21 @@ class StepMarker(PlainSteps):
             self._read_device(now)
         if now > self._check_at:
             self._check(now)
+        # Each of the marks on a device's timeline has a row of its own.
+        self._due = min(self._cpu_due, self._check_at) if self.device is None else 0
+
+    def _code_samples(self, samples: float) -> None:
+        """Rows of plain steps say so many samples, as far as they can."""
+        whole = 0 <= samples < NOT_KNOWN and samples == int(samples)
+        if whole or samples != samples:
+            self._coded = samples
+            code = int(samples) if whole else NOT_KNOWN
+            self._row = self.index << INDEX | code << 16 | STEP
+
+    @property
+    def index(self) -> int:
+        """Number of the step that runs, or of the next one."""
+        return self._row >> INDEX
 
     # --- the device -------------------------------------------------------------------------
 
@@ -460,7 +476,7 @@ class StepMarker(PlainSteps):
         self._begun_ns = 0
         self._marked = False
         self._mark_phases(False)
-        self.index += 1
+        self._row += 1 << INDEX
         if traced:
             windows.close(self.index - 1)
             self._anchor_device(ANCHORS)  # it has nothing to do: the tracer has waited for it
@@ -657,7 +673,7 @@ class StepMarker(PlainSteps):
         ready = self._on and not self.resting and (self._contiguous or not self._own_clock)
         self.plan_anew()
         if ready and due > index:
-            self._last_plain = int(due) - 1
+            self._last_plain = (int(due) - 1) << INDEX
             self.begin = self._clock
             if self.layers is not None:
                 self.layers.detach()

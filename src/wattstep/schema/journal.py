@@ -69,6 +69,12 @@ class Mark(IntEnum):
     # As DEVICE, of no mark of the host: the device did other work meanwhile. It tells its clock alone.
     DEVICE_ANCHOR = 19
     DEVICE_COST = 20  # value: what tracing costs the device for each piece of work, in ns
+    # A step with nothing between begin and end, as most are, in one row: cpu: its end in ns; value: loss;
+    # code: its samples, `NOT_KNOWN` where they are not
+    STEP = 21
+
+
+NOT_KNOWN = 0xFFFF
 
 
 # One row an operation instance: int64 all, so that a cut file loses at most its last row.

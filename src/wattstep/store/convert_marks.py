@@ -14,7 +14,7 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
-from wattstep.store.mark_rows import MARK, Ints, ended_steps, samples_of_steps
+from wattstep.store.mark_rows import MARK, Ints, begins_and_ends, ended_steps, samples_of_steps
 from wattstep.store.tables import HOST_MARKS
 
 ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
@@ -25,7 +25,7 @@ def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
     """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
     carry = np.empty(0, MARK)
     for block in whole_rows(journal, MARKS, MARK):
-        block = np.concatenate([carry, block[block["kind"] != 0]])
+        block = np.concatenate([carry, begins_and_ends(block[block["kind"] != 0])])
         ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
         starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
         cut = len(block)

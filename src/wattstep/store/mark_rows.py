@@ -7,11 +7,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import MARK_FIELDS, Mark
+from wattstep.schema.journal import MARK_FIELDS, NOT_KNOWN, Mark
 
 LOST_NAME = "(name lost)"
 MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
 Ints = npt.NDArray[np.int64]
+
+
+def begins_and_ends(marks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same marks, in which each step has one that begins it and one that ends it.
+
+    Args:
+        marks: Rows of the journal as they were written, shape (n,).
+    """
+    plain = marks["kind"] == Mark.STEP
+    if not plain.any():
+        return marks
+    rows: npt.NDArray[Any] = np.repeat(marks, plain + 1)
+    first = np.flatnonzero(plain) + np.arange(np.count_nonzero(plain))
+    last = first + 1
+    samples = marks["code"][plain]
+    rows["value"][first] = np.where(samples == NOT_KNOWN, np.nan, samples)
+    rows["t"][last] = marks["cpu"][plain]
+    rows["kind"][first], rows["kind"][last] = Mark.STEP_START, Mark.STEP_END
+    for mark in (first, last):
+        rows["cpu"][mark] = 0  # is not read at each of them
+        rows["code"][mark] = 0
+    return rows
 
 
 def ended_steps(marks: npt.NDArray[Any]) -> tuple[Ints, Ints]:

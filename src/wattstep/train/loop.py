@@ -326,6 +326,7 @@ class _Loop:
         self._recorder, self._steps = recorder, recorder.steps
         self._tell = report
         self._samples = float(settings.batch_size * settings.accumulate)
+        self._steps.samples = self._samples
         self._reported = 0
         self._warmed = 0  # when the warm-up began, and when it was over
         self._begun = 0
@@ -560,7 +561,6 @@ class _Loop:
     def _step(self, stage: str) -> None:
         steps = self._steps
         begin = self._clock()
-        steps.samples = self._samples
         begin_step = steps.begin  # of a slot, `steps.begin()` would look for a method first
         begun = begin_step()
         marked = steps.phases_on

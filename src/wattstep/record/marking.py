@@ -53,26 +53,21 @@ class PlainSteps(MarkJournal):
         begin: Begins a step, and gives the time in ns; 0: nothing is recorded. The clock of the
             steps where the next step is plain.
         mark: `phase` while the step that runs carries marks of phases, else what does nothing.
-        samples: Of the step that runs; NaN: not known.
     """
 
     __slots__ = (
         "_clock",
-        "_coded",
         "_due",
         "_last_plain",
         "_row",
         "begin",
         "mark",
-        "samples",
     )
     begin: Callable[[], int]
     mark: Callable[..., None]
-    samples: float
     _clock: Callable[[], int]
     _last_plain: int  # the row of steps before it is below: they are plain, and so is what follows
-    _due: int  # when something else is to be done behind a step
-    _coded: float  # samples that the row says
+    _due: int  # when something else is to be done behind a step; 0 where the row says other samples
     _row: int  # last word of the next row: kind, code and number of the step
 
     def end(self, begun_ns: int, loss: float) -> None:
@@ -84,14 +79,8 @@ class PlainSteps(MarkJournal):
         """
         clock = self._clock  # of a slot, `self._clock()` would look for a method first
         now = clock()
-        at, row, samples = self.at, self._row, self.samples
-        # 32,764 is the last place for a mark; samples that are not known are one object, and unequal.
-        if (
-            row < self._last_plain
-            and now < self._due
-            and at <= 32_764
-            and (samples is self._coded or samples == self._coded)
-        ):
+        at, row = self.at, self._row
+        if row < self._last_plain and now < self._due and at <= 32_764:  # the last place for a mark
             ints = self.ints
             ints[at] = begun_ns
             ints[at + 1] = now
@@ -135,6 +124,7 @@ class StepMarker(PlainSteps):
         "_check_at",
         "_checked",
         "_code",
+        "_coded",
         "_contiguous",
         "_cpu_due",
         "_cpu_ns",
@@ -145,6 +135,7 @@ class StepMarker(PlainSteps):
         "_own_clock",
         "_pending",
         "_phase_every",
+        "_samples",
         "_started",
         "_steady_from",
         "_windows",
@@ -158,6 +149,8 @@ class StepMarker(PlainSteps):
     )  # fmt: skip
     device: DeviceTimeline | None
     _windows: Windows
+    _samples: float
+    _coded: float  # samples that rows of plain steps say
     _cpu_due: int  # when the CPU clock of the process is to be read next; `NEVER`: it is not read
     _check_at: int  # when the recorder is to look after its children next
 
@@ -168,7 +161,7 @@ class StepMarker(PlainSteps):
         look: Callable[[], None],
         failed: Callable[[OSError], None],
     ) -> None:
-        self._coded, self._row = -1.0, first_step << INDEX
+        self._coded, self._row, self._due = -1.0, first_step << INDEX, 0
         self.samples = self.loss = NAN
         self.phases_on = self.resting = False
         self.mark = unmarked
@@ -191,7 +184,7 @@ class StepMarker(PlainSteps):
         self._own_clock = True
         self._cpu_due = 0
         self._phase_every = 1
-        self._check_at = self._due = 0
+        self._check_at = 0
         self._checked = (0, first_step)  # when that was last, and at which step
 
     def open(self, folder: Path) -> None:
@@ -237,7 +230,7 @@ class StepMarker(PlainSteps):
 
     def begin_step(self, samples: float = NAN) -> None:
         """A step of so many samples begins, which `finish` or `abandon` ends."""
-        self.samples, self.loss = samples, NAN
+        self._samples, self.loss = samples, NAN  # what they come to is looked at when it is done
         self.__enter__()
 
     def __enter__(self) -> StepMarker:
@@ -258,6 +251,8 @@ class StepMarker(PlainSteps):
         if now:
             self._end_rare(self._begun_ns, now, loss)
         else:
+            if self._unsaid():
+                self._due = 0
             self.end(self._begun_ns, loss)
         self._begun_ns = 0
 
@@ -289,7 +284,8 @@ class StepMarker(PlainSteps):
         if now > self._check_at:
             self._check(now)
         # Each of the marks on a device's timeline has a row of its own.
-        self._due = min(self._cpu_due, self._check_at) if self.device is None else 0
+        one_row = self.device is None and not self._unsaid()
+        self._due = min(self._cpu_due, self._check_at) if one_row else 0
 
     def _code_samples(self, samples: float) -> None:
         """Rows of plain steps say so many samples, as far as they can."""
@@ -298,6 +294,21 @@ class StepMarker(PlainSteps):
             self._coded = samples
             code = int(samples) if whole else NOT_KNOWN
             self._row = self.index << INDEX | code << 16 | STEP
+
+    @property
+    def samples(self) -> float:
+        """Of the step that runs; NaN: not known."""
+        return self._samples
+
+    @samples.setter
+    def samples(self, samples: float) -> None:
+        self._samples = samples
+        if self._unsaid():
+            self._due = 0
+
+    def _unsaid(self) -> bool:
+        """True if rows of plain steps say other samples; those not known are one object, and unequal."""
+        return self._samples is not self._coded and self._samples != self._coded
 
     @property
     def index(self) -> int:

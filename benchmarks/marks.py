@@ -155,8 +155,9 @@ def main() -> None:
         assert queue is not None
         steps.follow_device(DeviceTimeline(queue, steps))
 
+    steps.samples = 4.0
+
     def run() -> None:
-        steps.samples = 4.0
         begin = steps.begin
         begun = begin()
         steps.end(begun, training.step(steps.mark))

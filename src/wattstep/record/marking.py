@@ -267,8 +267,8 @@ class StepMarker(PlainSteps):
                 cpu = 0
                 if now > self._cpu_due:
                     cpu, self._cpu_due = process_time_ns(), now + CPU_EVERY_NS
-                self.add_step(begun_ns, now, self.samples, loss, self.index, cpu)
-                self._code_samples(self.samples)
+                self.add_step(begun_ns, now, self._samples, loss, self._row >> INDEX, cpu)
+                self._code_samples(self._samples)
                 self._row += 1 << INDEX
                 if self.index << INDEX > self._last_plain:
                     self.plan_anew()
@@ -439,7 +439,7 @@ class StepMarker(PlainSteps):
         """A step in which something is due."""
         if not self._on:
             return 0
-        index = self.index
+        index = self._row >> INDEX
         try:
             self.end_rest()
             traced = index >= self._windows.schedule.next_step and self._open_window()
@@ -471,10 +471,10 @@ class StepMarker(PlainSteps):
         cpu = process_time_ns() if self._own_clock else 0
         windows, begun = self._windows, self._begun_ns
         traced = windows.traced
-        late = self._started and self.samples == self.samples
+        late = self._started and self._samples == self._samples
         self._write_begin()
         if late:
-            self.add(Mark.SAMPLES, value=self.samples)
+            self.add(Mark.SAMPLES, value=self._samples)
         if traced:
             moved = windows.finish()
             if self.device is not None:
@@ -483,15 +483,16 @@ class StepMarker(PlainSteps):
                 (kind, table, name, moved.get(t, t)) for kind, table, name, t in self._pending
             ]
         self._write()
-        self.add(STEP_END, 0, loss, self.index, cpu, now)
+        index = self._row >> INDEX
+        self.add(STEP_END, 0, loss, index, cpu, now)
         self._begun_ns = 0
         self._marked = False
         self._mark_phases(False)
         self._row += 1 << INDEX
         if traced:
-            windows.close(self.index - 1)
+            windows.close(index)
             self._anchor_device(ANCHORS)  # it has nothing to do: the tracer has waited for it
-        elif self._contiguous and self.index > self._steady_from:
+        elif self._contiguous and index >= self._steady_from:
             windows.schedule.clean_step(now - begun)
         self._contiguous = not traced
         self._plan()
@@ -514,7 +515,14 @@ class StepMarker(PlainSteps):
             OSError: The disk is full.
         """
         if not self._started:
-            self.add(STEP_START, self._code, self.samples, self.index, self._cpu_ns, self._begun_ns)
+            self.add(
+                STEP_START,
+                self._code,
+                self._samples,
+                self._row >> INDEX,
+                self._cpu_ns,
+                self._begun_ns,
+            )
             self._started = True
 
     # --- within a step ------------------------------------------------------------------------
@@ -677,7 +685,7 @@ class StepMarker(PlainSteps):
 
     def _plan(self) -> None:
         """Up to which step nothing is due: no window, no marks of phases, no rest."""
-        index, due = self.index, self._windows.schedule.next_step
+        index, due = self._row >> INDEX, self._windows.schedule.next_step
         cycle = 3 * self._phase_every
         due = min(due, index if index % cycle < 3 else index + cycle - index % cycle)
         # The clock of the process is read at the begin of a step that does not follow another.

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -396,7 +397,8 @@ def tensors_there() -> list[torch.Tensor]:
     """
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
-    return [each for each in objects if type(each) in kinds and not _symbolic(each)]
+    found = compress(objects, map(kinds.__contains__, map(type, objects)))
+    return [each for each in found if not _symbolic(each)]
 
 
 def _symbolic(tensor: torch.Tensor) -> bool:

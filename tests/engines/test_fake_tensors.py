@@ -53,6 +53,20 @@ def mixed(inputs: Tensor) -> list[Any]:
     ]  # fmt: skip
 
 
+def reduced(inputs: Tensor) -> list[Any]:
+    values, places = inputs.max(dim=1)
+    chosen = torch.where(inputs > 0, inputs, inputs.new_zeros(1))
+    scores = functional.log_softmax(inputs.flatten(1), dim=1)
+    classes = torch.zeros(len(inputs), dtype=torch.int64)
+    loss = functional.nll_loss(scores, classes) + chosen.mean() + values.sum()
+    loss.backward()
+    return [
+        values, places, chosen, scores, loss, inputs.grad, inputs.sum((0, 2)), inputs.mean(-1, keepdim=True),
+        torch.cat([inputs, inputs[:1]]), inputs.detach()[1:].argmax(-1), functional.gelu(inputs), inputs / 2,
+        inputs.to(torch.float64) - inputs, functional.layer_norm(inputs, inputs.shape[-1:]),
+    ]  # fmt: skip
+
+
 def facts(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [facts(each) for each in value]
@@ -65,7 +79,7 @@ def facts(value: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed])
+@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed, reduced])
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,6 +117,15 @@ def test_values_that_are_known_stay_known_and_others_are_refused() -> None:
         assert number.item() == 6
         with pytest.raises(DataDependentOutputException):
             torch.randn(1).add_(1).item()
+
+
+def test_a_value_that_something_unknown_is_written_to_is_unknown() -> None:
+    with ShapeMode():
+        number = torch.tensor(2.0)
+        again = number.detach()
+        number.add_(torch.randn(()))
+        with pytest.raises(DataDependentOutputException):
+            again.item()
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:

@@ -28,6 +28,13 @@ def normalized(inputs: Tensor) -> list[Any]:
 def convolved(inputs: Tensor) -> list[Any]:
     module = torch.nn.Conv2d(inputs.shape[1], 8, 3, stride=2, padding=1, dtype=inputs.dtype)
     made = functional.relu(module(inputs), inplace=True)
+    for change in (
+        functional.leaky_relu,
+        functional.hardswish,
+        functional.silu,
+        functional.hardsigmoid,
+    ):
+        made = change(made + 1, inplace=True)
     (made + made).sum().backward()
     return [made, inputs.grad, module.weight.grad, made.detach()[:, 1:]]
 
@@ -47,7 +54,7 @@ def mixed(inputs: Tensor) -> list[Any]:
     counted = torch.tensor(0)
     counted.add_(1)
     return [
-        whole.add_(2), whole + 1, whole + 1.5, inputs.detach().add_(1), inputs.detach().mul_(inputs.detach()),
+        inputs.new_zeros(4, 3, 6, 6).copy_(inputs), whole.copy_(inputs.detach().flatten()[:3]), whole.add_(2), whole + 1, whole + 1.5, inputs.detach().add_(1), inputs.detach().mul_(inputs.detach()),
         inputs.detach()[..., :1] + inputs.detach(), inputs.split(1, dim=-1), inputs.transpose(-1, -2).clone(),
         int(counted), inputs.expand(2, *inputs.shape), functional.dropout(inputs), inputs.unbind(0),
     ]  # fmt: skip
@@ -63,7 +70,7 @@ def reduced(inputs: Tensor) -> list[Any]:
     return [
         values, places, chosen, scores, loss, inputs.grad, inputs.sum((0, 2)), inputs.mean(-1, keepdim=True),
         torch.cat([inputs, inputs[:1]]), inputs.detach()[1:].argmax(-1), functional.gelu(inputs), inputs / 2,
-        inputs.to(torch.float64) - inputs, functional.layer_norm(inputs, inputs.shape[-1:]),
+        inputs.to(torch.float64) - inputs, functional.layer_norm(inputs, inputs.shape[-1:]), functional.layer_norm(inputs, inputs.shape[1:]),
     ]  # fmt: skip
 
 

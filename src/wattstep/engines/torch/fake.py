@@ -96,7 +96,11 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             self._alike[device] = dict(vars(made))
             return made
         made = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
-            FakeTensor, meta, meta.requires_grad, dispatch_device=True, device_for_backend_keys=device
+            FakeTensor,
+            meta,
+            meta.requires_grad,
+            dispatch_device=True,
+            device_for_backend_keys=device,
         )
         if self._allow_unsafe_data_ptr_access:
             torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
@@ -165,6 +169,14 @@ def _elementwise(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     return _empty(mode, first, first.shape)
 
 
+def _copied(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A tensor that takes the values of another one of its shape, of whatever type."""
+    into, of, *_ = args
+    if not (_is_plain(mode, into) and _is_plain(mode, of)) or into.shape != of.shape:
+        return NotImplemented
+    return into
+
+
 def _number(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     """What `torch.tensor` makes of a number, whose value stays known."""
     [of] = args
@@ -218,12 +230,17 @@ def _by_shapes(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     given = tensors_in((args, kwargs))
     if not given or any(each.fake_device != _CPU for each in given):  # type: ignore[attr-defined]
         return NotImplemented
-    made = func(*map(_bare, args), **{name: _bare(each) for name, each in kwargs.items()})
+    bare, named = [*map(_bare, args)], {name: _bare(each) for name, each in kwargs.items()}
+    made = func(*bare, **named)
     outputs = made if isinstance(made, tuple) else (made,)
     if not all(each is None or type(each) is torch.Tensor for each in outputs):
         return NotImplemented
-    fakes = [None if each is None else mode.fake(each, _CPU) for each in outputs]
-    return tuple(fakes) if isinstance(made, tuple) else fakes[0]
+    before = {each.untyped_storage()._cdata for each in tensors_in((bare, named))}
+    if any(each is not None and each.untyped_storage()._cdata in before for each in outputs):
+        return NotImplemented  # of what it was given, not of its own
+    fakes = {id(each): mode.fake(each, _CPU) for each in outputs if each is not None}
+    given_back = [fakes.get(id(each)) for each in outputs]  # one that is there twice stays one
+    return tuple(given_back) if isinstance(made, tuple) else given_back[0]
 
 
 def _bare(value: Any) -> Any:
@@ -252,6 +269,16 @@ def _asks_kernel(mode: ShapeMode, func: Any) -> bool:
         return False
     rules = fake_impls.op_implementations_checks
     return not any(applies(func) for applies, _ in rules) and fake_impls.has_meta(func)
+
+
+def _layer_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Output, and mean and inverse deviation of what is normalized together."""
+    inputs, together, weight, bias, _ = args
+    given = [each for each in (inputs, weight, bias) if each is not None]
+    if kwargs or not all(_is_float32(mode, each) for each in given):
+        return NotImplemented
+    statistics = (*inputs.shape[: inputs.dim() - len(together)], *[1] * len(together))
+    return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, statistics, statistics))
 
 
 def _is_functional(func: Any) -> bool:
@@ -340,7 +367,8 @@ RULES: Final[dict[Any, Rule]] = {
         (
             aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.mul_.Tensor, aten.mul_.Scalar, aten.div_.Tensor,
             aten.addcmul_.default, aten.addcdiv_.default, aten.lerp_.Scalar, aten.sqrt_.default, aten.relu_.default,
-            aten.hardtanh_.default, aten.zero_.default, aten.fill_.Scalar, aten.normal_.default, aten.uniform_.default,
+            aten.hardtanh_.default, aten.hardswish_.default, aten.hardsigmoid_.default, aten.leaky_relu_.default,
+            aten.silu_.default, aten.zero_.default, aten.fill_.Scalar, aten.normal_.default, aten.uniform_.default,
         ),
         _in_place,
     ),
@@ -356,7 +384,9 @@ RULES: Final[dict[Any, Rule]] = {
         ),
         _view,
     ),
+    aten.copy_.default: _copied,
     aten.lift_fresh.default: _number,
+    aten.native_layer_norm.default: _layer_norm,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
 }  # fmt: skip

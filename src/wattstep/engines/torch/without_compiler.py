@@ -285,7 +285,13 @@ def _has_no_symbols(*given: Any) -> bool:
 # Functions of symbolic shapes that are asked of all sizes: what is a number to them, and what they say of it.
 OF_NUMBERS: Final[Mapping[str, tuple[Callable[..., bool], Callable[..., Any]]]] = {
     **dict.fromkeys(
-        ("guard_or_false", "guard_or_true", "statically_known_true", "expect_true", "guard_size_oblivious"),
+        (
+            "guard_or_false",
+            "guard_or_true",
+            "statically_known_true",
+            "expect_true",
+            "guard_size_oblivious",
+        ),
         (_is_bool, lambda known, *skipped: known),
     ),
     "sym_and": (_are_bools, lambda *known: all(known)),

@@ -23,8 +23,8 @@ from wattstep.recorded.phases import Phases
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.schema.arrays import FloatArray, IntArray
-from wattstep.schema.run_info import NO_TRACE
 from wattstep.schema.report_rows import StepKind
+from wattstep.schema.run_info import NO_TRACE
 
 
 class TracedWindows:

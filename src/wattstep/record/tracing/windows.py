@@ -110,9 +110,7 @@ class Windows:
             OSError: The disk is full.
         """
         if not self.ready():
-            self.stop(
-                NOT_LOADED if self._engine is None else NOT_TRACED.format(self._engine.name)
-            )
+            self.stop(NOT_LOADED if self._engine is None else NOT_TRACED.format(self._engine.name))
             return False
         tracer = self._tracing
         if tracer.foreign_profiler():

@@ -22,6 +22,7 @@ from wattstep.schema import extras
 from wattstep.schema.processes import refusal_news
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.sweep.plan import SweepPlan
+from wattstep.train.calibration.engine import calibrate_engine
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.verdict import judge
@@ -29,6 +30,7 @@ from wattstep.train.daily.settings import DailySettings
 from wattstep.train.memory import FootprintSettings
 from wattstep.train.memory.life import measure
 from wattstep.train.settings import TrainingSettings
+from wattstep.tune.tuning import Question, tune
 
 EXPORTED = [name for name in ENGINES.own if find(name).exports]
 
@@ -61,6 +63,19 @@ def test_an_optimizer_that_it_does_not_make_is_refused_by_the_engines_name(
 def test_training_by_the_day_is_refused_before_anything_is_exported(name: str) -> None:
     with refused("not-for-engine", name, "--engine torch"):
         DailySettings(workload="lenet", engine=name)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_tuning_is_refused_before_anything_is_exported(name: str, tmp_path: Path) -> None:
+    question = Question(settings=TrainingSettings(workload="lenet", engine=name))
+    with refused("not-tunable", name, "--engine torch"):
+        tune(question, tmp_path / "tune")
+    assert not (tmp_path / "tune").exists()
+
+
+def test_what_trains_on_no_cpu_is_not_calibrated(tmp_path: Path) -> None:
+    with refused("not-predicted", "opencl"):
+        calibrate_engine("opencl", tmp_path / "this.toml", tell=lambda stage, share: None)
 
 
 def test_each_engine_of_a_sweep_trains_on_its_own_processor() -> None:

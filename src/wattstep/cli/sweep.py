@@ -247,7 +247,7 @@ def first_engine(engine: str, processor: str) -> str:
     for name in names:
         found = engines.find(name)
         if processor:
-            check_processing(processor, "fp32", found.processors)
+            check_processing(processor, "fp32", found.processors, name)
     return names[0]
 
 

@@ -186,7 +186,8 @@ def read_study(out: Path) -> Study:
     for net in asked.nets:
         for batch in asked.batches:
             runs = {way: load(place_of(out, net, batch, way)) for way in WAYS}
-            device = runs[MODES[0]].info.device.get("gpu", device)
+            machine = runs[MODES[0]].info.device
+            device = machine.get("gpu") or machine.get("opencl") or device
             flops = _flops(runs[MODES[1]])
             rows.append(
                 Row(

@@ -9,6 +9,7 @@ from wattstep import workloads
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Classifier, Trainer
+from wattstep.schema.run_documents import with_processor
 from wattstep.schema.workload import DataFacts, kind_of
 from wattstep.train.daily.folder import DailyFolder, DayRow
 from wattstep.train.daily.pretraining import Tell, accuracy, prepare
@@ -45,8 +46,7 @@ def train_days(settings: DailySettings, folder: DailyFolder, batch_size: int, te
     )
     with recorder:
         facts = trainer.engine.device_facts(settings.processor)
-        if facts:
-            recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
+        recorder.about(device=with_processor(recorder.info.device, facts))
         for day in range(len(device.days), settings.days + 1):
             device.live(day, recorder)
             tell(

@@ -51,6 +51,12 @@ class DailySettings:
                 raise InvalidValueError(
                     f"--{name.replace('_', '-')} {value}: it must be at least 1", id="out-of-range"
                 )
+        if engines.find(self.engine).exports:  # said before minutes are spent on an export
+            raise InvalidValueError(
+                f"--engine {self.engine}: an export has its batches, and daily training draws those of each "
+                f"day and judges the model: --engine {engines.DEFAULT} does",
+                id="not-for-engine",
+            )
         check_engine(
             self.engine, self.processor, self.precision,
             channels_last=self.channels_last, compiled=self.compiled,

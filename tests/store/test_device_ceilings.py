@@ -33,25 +33,25 @@ def measured(rows: int, created: str = "first") -> DeviceCeilings:
 
 
 def test_they_are_found_as_they_were_by_name_and_driver() -> None:
-    assert isinstance(find(MALI), Missing)
+    assert isinstance(find("Mali-G76", "2.1"), Missing)
     assert keep(measured(2))
-    assert find({**MALI, "number": 1}) == measured(2)
-    assert isinstance(find({**MALI, "driver": "2.2"}), Missing)
+    assert find("Mali-G76", "2.1") == measured(2)
+    assert isinstance(find("Mali-G76", "2.2"), Missing)
 
 
 def test_fewer_rows_do_not_take_the_place_of_more() -> None:
     keep(measured(2))
     assert not keep(measured(1, "second"))
-    assert find(MALI) == measured(2)
+    assert find("Mali-G76", "2.1") == measured(2)
     assert keep(measured(2, "third"))
-    assert find(MALI) == replace(measured(2), created="third")
+    assert find("Mali-G76", "2.1") == replace(measured(2), created="third")
 
 
 def test_a_file_that_cannot_be_read_counts_as_none_and_is_replaced(cache: Path) -> None:
     keep(measured(2))
     (file,) = cache.rglob("*.json")
     file.write_text(json.dumps({"schema": 1}))
-    assert isinstance(find(MALI), Missing)
+    assert isinstance(find("Mali-G76", "2.1"), Missing)
     assert keep(measured(1))
     with refused("damaged-ceilings"):
         DeviceCeilings.from_dict({"schema": 2})

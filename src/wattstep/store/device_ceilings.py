@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.schema.device_ceilings import DeviceCeilings
@@ -28,10 +27,11 @@ def keep(ceilings: DeviceCeilings) -> bool:
     Raises:
         RecordingError: The cache folder cannot be written.
     """
-    before = find(ceilings.device)
+    name, driver = str(ceilings.device["name"]), str(ceilings.device["driver"])
+    before = find(name, driver)
     if not isinstance(before, Missing) and before.measured > ceilings.measured:
         return False
-    path = _path(ceilings.device)
+    path = _path(name, driver)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
@@ -43,23 +43,24 @@ def keep(ceilings: DeviceCeilings) -> bool:
     return True
 
 
-def find(device: Mapping[str, Any]) -> DeviceCeilings | Missing:
+def find(name: str, driver: str) -> DeviceCeilings | Missing:
     """What was kept of a device, or why there is nothing.
 
     A file that cannot be read counts as none, as in all caches: measuring again replaces it.
 
     Args:
-        device: Facts with "name" and "driver", as a run or `Device.facts` has them.
+        name: Of the device, as its driver calls it.
+        driver: Its version.
     """
     try:
-        return DeviceCeilings.from_dict(json.loads(read_plain(_path(device))))
+        return DeviceCeilings.from_dict(json.loads(read_plain(_path(name, driver))))
     except (OSError, ValueError, DamagedRunError):
         return Missing(
-            f"no ceilings of {device.get('name', 'the OpenCL device')} are kept: "
+            f"no ceilings of {name or 'the OpenCL device'} are kept: "
             "wattstep ceilings --processor opencl measures them"
         )
 
 
-def _path(device: Mapping[str, Any]) -> Path:
-    key = "\0".join(str(device.get(name)) for name in ("name", "driver"))
-    return cache_folder() / FOLDER / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+def _path(name: str, driver: str) -> Path:
+    key = hashlib.sha256(f"{name}\0{driver}".encode()).hexdigest()[:24]
+    return cache_folder() / FOLDER / f"{key}.json"

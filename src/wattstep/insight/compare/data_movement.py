@@ -283,7 +283,7 @@ def read_study(out: Path) -> Study:
             left += lacking
             if not lacking:
                 rows.append(_row(asked, net, batch, places, devices))
-    kept = {name: find(facts) for name, facts in devices.items()}
+    kept = {name: _ceilings(facts) for name, facts in devices.items()}
     ceilings = {name: one for name, one in kept.items() if not isinstance(one, Missing)}
     return Study(asked=asked, devices=devices, rows=rows, left=left, ceilings=ceilings)
 
@@ -298,7 +298,7 @@ def _row(
     for way in asked.device_ways:
         run = runs[way.name]
         facts = devices.setdefault(way.processor, run.info.device.get("gpu", cast("GpuFacts", {})))
-        ceilings, work = find(facts), work_of(run)
+        ceilings, work = _ceilings(facts), work_of(run)
         predicted = (
             dict.fromkeys(("predicted", "predicted_cpu"), missing("s", ceilings))
             if isinstance(ceilings, Missing)
@@ -309,6 +309,10 @@ def _row(
         )
         cells[way.name] = _cell(run, flops, predicted)
     return Row(net=net, batch=batch, cells=cells)
+
+
+def _ceilings(facts: GpuFacts) -> DeviceCeilings | Missing:
+    return find(str(facts.get("name", "")), str(facts.get("driver", "")))
 
 
 def _flops(run: Run) -> Figure:

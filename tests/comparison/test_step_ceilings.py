@@ -74,6 +74,8 @@ def test_what_no_ceiling_is_known_of_is_missing_and_never_free() -> None:
     )  # fmt: skip
     assert device_step([LARGE], "fused", cut).missing
     assert host_step([LARGE], cut).missing
+    uncounted = Work(kind="activation", calls=1, flops=None, bytes=None)
+    assert device_step([LARGE, uncounted], "fused", CEILINGS).missing
     launches = DeviceCeilings(
         created="", device={}, host={}, seconds=1.0, tables=CEILINGS.tables[:3]
     )

@@ -43,14 +43,14 @@ class Work:
     Attributes:
         kind: Of operation; a direction of `COPIES` for copies.
         calls: In a step.
-        flops: Floating-point operations of them all.
-        bytes: That they read and write, or copy.
+        flops: Floating-point operations of them all; None: not known.
+        bytes: That they read and write, or copy; None: not known.
     """
 
     kind: str
     calls: float
-    flops: float
-    bytes: float
+    flops: float | None
+    bytes: float | None
 
 
 def work_of(run: Run) -> Sequence[Work] | Missing:
@@ -59,7 +59,9 @@ def work_of(run: Run) -> Sequence[Work] | Missing:
     works = [
         Work(
             kind=COPIES.get(row["name"], row.get("kind") or ""),
-            **{name: _value(row, name) for name in ("calls", "flops", "bytes")},
+            calls=_value(row, "calls") or 0.0,
+            flops=_value(row, "flops"),
+            bytes=_value(row, "bytes"),
         )
         for row in rows
         if row.get("kind") != "runtime call"
@@ -105,26 +107,34 @@ def host_step(works: Sequence[Work] | Missing, ceilings: DeviceCeilings) -> Figu
     )
 
 
-def _value(row: Mapping[str, Any], name: str) -> float:
-    return float((row.get(name) or {}).get("value") or 0.0)
+def _value(row: Mapping[str, Any], name: str) -> float | None:
+    value = (row.get(name) or {}).get("value")
+    return None if value is None else float(value)
 
 
 def _computing(work: Work, ceilings: DeviceCeilings, rate: str, bandwidth: str) -> float | None:
-    if work.kind in MULTIPLYING and work.flops:
+    if work.kind in MULTIPLYING:
         return _at_ceiling(ceilings.rows("products"), rate, work.flops, work.calls)
     triads = [row for row in ceilings.rows("bandwidth") if row.label.startswith("triad")]
     return _at_ceiling(triads, bandwidth, work.bytes, work.calls)
 
 
 def _at_ceiling(
-    rows: Sequence[CeilingRow], column: str, amount: float, calls: float, *, floor: bool = False
+    rows: Sequence[CeilingRow],
+    column: str,
+    amount: float | None,
+    calls: float,
+    *,
+    floor: bool = False,
 ) -> float | None:
-    """Seconds of an amount in so many calls, by the rate of their size; None: it was not measured.
+    """Seconds of an amount in so many calls, by the rate of their size; None: one of these is not known.
 
     Between sizes that were measured the rate is interpolated (both logarithmic); beyond them it is
     that of the nearest. With `floor` a call takes no less than the smallest that was measured did.
     """
-    if not amount or not calls:
+    if amount is None or not calls:
+        return None
+    if not amount:
         return 0.0
     known = sorted(
         (row.amount, row.figures[column].value)
@@ -150,7 +160,9 @@ def _launch(ceilings: DeviceCeilings, *, waiting: bool) -> float | None:
 def _predicted(times: Sequence[float | None], ceilings: DeviceCeilings, method: str) -> Figure:
     known = [time for time in times if time is not None]
     if len(known) < len(times):
-        return missing("s", "the ceilings have no rate for some of its work: measure them whole")
+        return missing(
+            "s", "the ceilings have no rate for some of its work, or that is not counted"
+        )
     return Figure(
         value=sum(known), unit="s", status=Status.PREDICTED, method=method,
         source=f"ceilings of {ceilings.device.get('name')}, measured {ceilings.created}",

@@ -34,6 +34,10 @@ MOST_UNTUNED: Final = (
     1024**3
 )  # m n k up to which kernels without tuning are timed: the naive takes seconds
 LEAST_CALLS: Final = 4  # of a product that is timed: checked, repeated, and in two rounds
+CUT: Final = (
+    "the time was up before searches had ended: more may be reached (--seconds gives more, --full says how "
+    "many ways were tried)"
+)
 LAUNCHES: Final = 200
 ROW_OF_LAUNCHES: Final = 100
 COPIES: Final = (4096, 65_536, 1 << 20, 1 << 24, 1 << 26)
@@ -191,6 +195,8 @@ class Measurement:
             tuning = search.run()
         finally:
             bench.release()
+        if self._enough():
+            self.teller.note(CUT)
         shape, trans_a, trans_b = key
         remember(
             device,
@@ -349,11 +355,13 @@ class Measurement:
         """Times kernels that move memory, in caches and beyond them, beside NumPy."""
         device = self.opened.device
         most = min(device.largest_buffer, device.memory // OF_MEMORY)
-        for where, size in (("caches", IN_CACHE), ("memory", min(IN_MEMORY, most))):
-            count = max(size // FLOAT, 1)
-            for name in ("copy", "triad", "sum"):
-                self.teller.stage(f"{name} in {where}")
-                self._moved(name, where, count)
+        sizes = {"caches": IN_CACHE, "memory": min(IN_MEMORY, most)}
+        parts = list(itertools.product(sizes, ("copy", "triad", "sum")))
+        until = self._until
+        for number, (where, name) in enumerate(parts):
+            self.allow((until - self.clock()) / (len(parts) - number))
+            self.teller.stage(f"{name} in {where}")
+            self._moved(name, where, max(sizes[where] // FLOAT, 1))
 
     def _moved(self, name: str, where: str, count: int) -> None:
         opened = self.opened
@@ -408,8 +416,10 @@ class Measurement:
                 f"{device.name} takes no work groups of {GROUPS[0]} items", id="opencl-no-kernel"
             )
         _, text, work = min(tried, key=lambda each: each[0])
-        cut = f"; the time was up after {len(tried)} of {len(ways)} ways" * (len(tried) < len(ways))
-        return work, text + cut
+        if len(tried) == len(ways):
+            return work, text
+        self.teller.note(CUT)
+        return work, f"{text}; the time was up after {len(tried)} of {len(ways)} ways"
 
     def _launching(
         self, name: str, count: int, operands: Sequence[Any], how: tuple[int, int, int]

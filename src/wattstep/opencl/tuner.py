@@ -109,7 +109,7 @@ class Search:
         bench: Runs them.
         on_candidate: Told before a candidate is tried: a driver may take the process with it.
         on_outcome: Told how it went.
-        enough: Asked after each candidate whether to stop searching.
+        enough: Asked after each candidate, and each round of the final, whether to end with it.
         outcomes: Of candidates that were tried before, which are not tried again.
         affordable: Asked whether there is time for one that the search begins with.
     """
@@ -211,6 +211,8 @@ class Search:
                 except WattstepError as error:  # it ran before
                     self.outcomes[config] = Missing(str(error))
                     del seconds[config]
+            if self.enough():
+                break
         for config in finalists:
             self.bench.close(config)
         if not seconds:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from wattstep.schema.daily_report import DailyReport
 from wattstep.schema.workload import Preparation
-from wattstep.train.daily.folder import DailyFolder, DayLabels
+from wattstep.train.daily.folder import DailyFolder, DayLabels, DayRow
 from wattstep.train.daily.result import daily_report
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.daily.split import split
@@ -100,15 +100,14 @@ def report(tmp_path: Path) -> DailyReport:
     }  # fmt: skip
     folder.keep_labels([first, second])
     folder.batch(4).mkdir()
-    judged = {"held_out": "1100", "remembered": "1111"}
-    folder.keep_days(
-        4,
-        [
-            {"day": 0, "weights_sha256": "a", "new": None, **judged},  # type: ignore[typeddict-item]
-            {"day": 1, "run": "run-1", "begin_ns": 0, "end_ns": 10, "steps": 0, "samples": 0, "loss": None,
-             "new": "1" * 10, **judged},  # type: ignore[typeddict-item]
-        ],
-    )  # fmt: skip
+    server: DayRow = {
+        "day": 0, "weights_sha256": "a", "new": None, "held_out": "1100", "remembered": "1111",
+    }  # fmt: skip
+    trained: DayRow = {
+        "day": 1, "run": "run-1", "begin_ns": 0, "end_ns": 10, "steps": 0, "samples": 0, "loss": None,
+        "new": "1" * 10, "held_out": "1100", "remembered": "1111",
+    }  # fmt: skip
+    folder.keep_days(4, [server, trained])
     made = daily_report(folder)
     folder.close()
     return made

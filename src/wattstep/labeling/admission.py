@@ -104,10 +104,10 @@ def generate(
         else older[n - len(made)]
         for n in chosen
     ]
-    parts = [] if len(codes) == 1 else range(int(folds.max()) + 1)
+    parts = 0 if len(codes) == 1 else int(folds.max()) + 1
     apart = [
         [without[n][part] if n < len(made) else older[n - len(made)] for n in chosen]
-        for part in parts
+        for part in range(parts)
     ]
     return Admitted(
         heuristics=heuristics, symbols=symbols[:, chosen], folds=folds, apart=apart,

@@ -94,8 +94,9 @@ class _Mixture:
     def unknown(self, scores: Floats) -> Floats:
         """Densities of unknown samples by part, shape (parts, n)."""
         z = (scores[None, :] - self.centers[:, None]) / self.spreads[:, None]
-        density: Floats = (self.shares / self.spreads)[:, None] * np.exp(-(z**2) / 2)
-        return np.maximum(density, TINY_DENSITY)
+        exact = (self.shares / self.spreads)[:, None] * np.exp(-(z**2) / 2)
+        density: Floats = np.maximum(exact, TINY_DENSITY)
+        return density
 
 
 _STUDENT = 0.375 * np.sqrt(2 * np.pi)  # of Student's t with 4 degrees of freedom at its center

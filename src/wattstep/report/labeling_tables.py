@@ -31,8 +31,8 @@ def rows(result: LabelingReport) -> list[tuple[str, int, str]]:
 def called(result: LabelingReport, name: str) -> str:
     """A label or new class as it is called now: the files have what it was called when they were written."""
     now = name
-    while result.decided.get(now):
-        now = result.decided[now]
+    for _ in result.decided:  # merged into one that was named: two steps, and so on
+        now = result.decided.get(now) or now
     if not name:
         return "unknown, no new class"
     if result.decided.get(now) == "":

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from wattstep.labeling.outcome import LABELED, STATUSES
+from wattstep.schema.arrays import BoolArray
 from wattstep.schema.extras import require
 from wattstep.train.daily.folder import DailyFolder, DayLabels
 from wattstep.train.daily.pretraining import Tell, prepare
@@ -57,5 +58,5 @@ def label_days(settings: DailySettings, folder: DailyFolder, tell: Tell) -> None
     folder.keep_labels(rows)
 
 
-def _bits(right: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> str:
+def _bits(right: BoolArray) -> str:
     return "".join("01"[int(each)] for each in right)

@@ -37,11 +37,12 @@ CHANNEL: Final = Channel(
     role="meter_power",
     source="external power meter",
 )
-# Volts and amperes of the same meter, kept beside the watts.
+# Volts, amperes and joules of the same meter, kept beside the watts.
 _VALUES: Final = {
     "power": CHANNEL,
     "voltage": replace(CHANNEL, name="meter.voltage", unit="V", role="unknown"),
     "current": replace(CHANNEL, name="meter.current", unit="A", role="unknown"),
+    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="unknown", kind="counter"),
 }
 # A plain number this large is seconds since 1970, or thousandths and so on of it.
 _EPOCH: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
@@ -54,7 +55,7 @@ _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
 def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
-    """The power of a meter's log, and its volts and amperes where it has them.
+    """The power of a meter's log, and its volts, amperes and joules where it has them.
 
     The header names a time (seconds from any beginning, seconds since 1970 or its thousandths,
     or ISO 8601) and watts, or volts and amperes; units stand behind the name: "power_mW",

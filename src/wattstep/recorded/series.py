@@ -78,6 +78,7 @@ _OF_QUANTITY = re.compile(r"power|energy|watts?|joules?|total|used|consum(?:ed|p
 NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
+SILENT_NS = 1_000_000_000  # without samples is told; the sampler may be a little late at any time
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
@@ -583,6 +584,18 @@ class Series:
             energy.name, power.name, spoken((end - begin) * 1e-9), rounded(by_energy), rounded(by_power),
             " and ".join(channel.name for channel in used),
         )  # fmt: skip
+
+    def silent_ns(self) -> list[tuple[int, int]]:
+        """Begin and end in ns of times without any sample, as when the sampler was suspended.
+
+        Of another tool's recording there are none: its reader says where the log pauses.
+        """
+        times = max((t_ns for t_ns, _, _ in self.samples.values()), key=len, default=None)
+        if self.imported.is_import or times is None or len(times) < 2:
+            return []
+        steps = np.diff(times)
+        silent = np.flatnonzero(steps > max(GAP_PERIODS * float(np.median(steps)), SILENT_NS))
+        return [(int(times[at]), int(times[at + 1])) for at in silent]
 
     def cut_short(self) -> list[str]:
         """Notes on logs of power of other tools that begin after the first step or end before the last."""

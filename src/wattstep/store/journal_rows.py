@@ -10,22 +10,48 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import NAMES
+from wattstep.errors import DamagedRunError
+from wattstep.schema.journal import NAMES, segment_name
 from wattstep.store.budget import LEAST, TEXT, check_journal, multiple, too_large
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import LOST_NAME, Ints
+from wattstep.store.pieces import Pieces
+from wattstep.store.segments import newest_segment
 from wattstep.store.tables import BLOCK
 
 
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Blocks of the rows of a file, which need not be there; a cut last row is left out."""
-    try:
-        file = journal.open(name)
-    except FileNotFoundError:
+    """Blocks of the rows of a journal, which need not be there; a cut last row is left out.
+
+    Its segments, packed or not, follow each other as one file; what comes meanwhile is left.
+
+    Raises:
+        DamagedRunError: A segment between others is gone, or one is garbled or over its budget.
+    """
+    last = newest_segment(journal.names(), name)
+    if last is None:
         return
-    with file:
+    pieces = Pieces(journal, name, row)
+    for number in range(last + 1):
+        try:
+            yield from _segment_rows(journal, segment_name(name, number), row)
+        except FileNotFoundError:  # its piece was there before it went
+            try:
+                yield from pieces.blocks(number)
+            except FileNotFoundError as error:
+                if number == last == 0:
+                    return
+                raise DamagedRunError(
+                    f"{segment_name(name, number)} of {journal.path.parent} is gone, and those after "
+                    "it are there: copy the whole folder again",
+                    id="segment-gone",
+                ) from error
+
+
+def _segment_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    with journal.open(name) as file:
         check_journal(f"{name} of {journal.path.parent}", file.fileno())
-        rows = os.fstat(file.fileno()).st_size // row.itemsize  # what comes meanwhile is left
+        rows = os.fstat(file.fileno()).st_size // row.itemsize
         while rows > 0:
             block = np.fromfile(file, row, min(BLOCK, rows))
             if not len(block):  # cut off meanwhile

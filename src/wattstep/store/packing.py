@@ -30,14 +30,13 @@ def main() -> None:
     os.closerange(3, 256)  # perf counters that the sampler was given
     _yield_to_others()
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
         try:
             with Folder(run) as folder, folder.inside(JOURNAL) as journal:
                 waiting = packable(journal.names())
         except FileNotFoundError:  # the run was closed
             return
-        if waiting and _ending_of_child(run) != 0:
-            time.sleep(AGAIN_S)
+        packed = not waiting or _ending_of_child(run) == 0
+        time.sleep(LOOK_S if packed else AGAIN_S)
 
 
 def pack_closed(run: Path) -> None:

@@ -268,6 +268,15 @@ def test_a_few_bytes_that_unpack_to_millions_of_rows_are_refused(segmented: Jour
         convert(segmented.path)
 
 
+def test_holes_of_all_segments_count_together(segmented: Journals) -> None:
+    for number in range(1, 4):
+        os.truncate(segmented.folder / segment_name("ticks.bin", 0), 30 << 20)
+        with (segmented.folder / segment_name("ticks.bin", number)).open("wb") as file:
+            file.truncate(30 << 20)
+    with refused("over-budget", "ticks.0002.bin"):
+        convert(segmented.path)
+
+
 # --- following ---------------------------------------------------------------------------------
 
 

@@ -89,20 +89,24 @@ def _taken(column: pq.ColumnChunkMetaData) -> int:
     return values * _WIDTH.get(column.physical_type, 8)
 
 
-def check_journal(place: str, descriptor: int) -> None:
-    """Refuses a file most of which was never written.
+def check_journal(place: str, descriptor: int, holes: int = 0) -> int:
+    """Refuses a journal most of which was never written.
 
     Args:
         place: File and run, for the error.
-        descriptor: The file, open.
+        descriptor: A segment of it, open.
+        holes: Bytes of the segments before that were never written.
+
+    Returns:
+        Bytes of it, and of those before, that were never written.
 
     Raises:
-        DamagedRunError: Its holes are larger than a recorder leaves them.
+        DamagedRunError: They are more than a recorder leaves.
     """
-    size = os.fstat(descriptor).st_size
-    if size <= HOLES:
-        return
-    holes, at = 0, 0
+    status = os.fstat(descriptor)
+    size, at = status.st_size, 0
+    if status.st_blocks * 512 >= size:
+        return holes
     allowed = multiple() * HOLES
     while at < size and holes <= allowed:
         try:
@@ -114,6 +118,7 @@ def check_journal(place: str, descriptor: int) -> None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     if holes > allowed:
         raise too_large(place, holes, round(allowed), "bytes that nobody wrote")
+    return holes
 
 
 def check_rows(place: str, rows: int, on_disk: int) -> None:

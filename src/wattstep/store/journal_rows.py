@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,11 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
     last = newest_segment(journal.names(), name)
     if last is None:
         return
-    pieces = Pieces(journal, name, row)
+    pieces, holes = Pieces(journal, name, row), 0
     for number in range(last + 1):
+        segment = segment_name(name, number)
         try:
-            yield from _segment_rows(journal, segment_name(name, number), row)
+            file = journal.open(segment)
         except FileNotFoundError:  # its piece was there before it went
             try:
                 yield from pieces.blocks(number)
@@ -42,22 +43,24 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
                 if number == last == 0:
                     return
                 raise DamagedRunError(
-                    f"{segment_name(name, number)} of {journal.path.parent} is gone, and those after "
+                    f"{segment} of {journal.path.parent} is gone, and those after "
                     "it are there: copy the whole folder again",
                     id="segment-gone",
                 ) from error
+        else:
+            with file:
+                holes = check_journal(f"{segment} of {journal.path.parent}", file.fileno(), holes)
+                yield from _file_rows(file, row)
 
 
-def _segment_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    with journal.open(name) as file:
-        check_journal(f"{name} of {journal.path.parent}", file.fileno())
-        rows = os.fstat(file.fileno()).st_size // row.itemsize
-        while rows > 0:
-            block = np.fromfile(file, row, min(BLOCK, rows))
-            if not len(block):  # cut off meanwhile
-                return
-            rows -= len(block)
-            yield block
+def _file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    rows = os.fstat(file.fileno()).st_size // row.itemsize
+    while rows > 0:
+        block = np.fromfile(file, row, min(BLOCK, rows))
+        if not len(block):  # cut off meanwhile
+            return
+        rows -= len(block)
+        yield block
 
 
 def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:

@@ -20,7 +20,7 @@ from wattstep.schema.journal import JOURNAL
 from wattstep.store.folder import Folder
 from wattstep.store.segments import packable
 
-LOOK_S: Final = 2.0
+LOOK_S: Final = 5.0
 AGAIN_S: Final = 60.0  # where the disk was full
 
 

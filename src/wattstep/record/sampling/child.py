@@ -490,9 +490,8 @@ class Journal:
         self.pack = struct.Struct("<%dq" % width).pack
         self.rows = []
         size = os.fstat(self.fd).st_size
-        self.begun = (
-            size > 0 or self.number > 0
-        )  # by a sampler that was killed, perhaps in the middle of a row
+        # By a sampler that was killed, perhaps in the middle of a row.
+        self.begun = size > 0 or self.number > 0
         if size % (8 * width):
             os.ftruncate(self.fd, size - size % (8 * width))
         self.lock = _thread.allocate_lock()

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
-from tests.store.conftest import Journals, table
+from tests.store.conftest import Journals, a_channel, table
 from tests.store.test_convert import TABLES, a_busy_run
 
 from wattstep.errors import DamagedRunError
 from wattstep.live.rows import MARK, MarkRows, Rows
+from wattstep.record.sampling import child, collector_child
+from wattstep.record.sampling.sampler import last_sample_ns
 from wattstep.schema.journal import Mark, piece_name, segment_name
+from wattstep.schema.run_info import PlannedRead
 from wattstep.store import marks, pieces
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info
@@ -122,6 +125,51 @@ def test_a_segment_that_cannot_be_begun_leaves_the_journal_as_it_was(
     journal.close()
     assert np.fromfile(tmp_path / "marks.bin", MARK)["index"].tolist() == list(range(128))
     assert np.fromfile(tmp_path / "marks.0001.bin", MARK)["index"].tolist() == [128]
+
+
+def of_sampler(path: Path) -> Callable[[int], None]:
+    journal = child.Journal(str(path), 3, 240)  # type: ignore[no-untyped-call]
+
+    def write(t_ns: int) -> None:
+        journal.rows.append(journal.pack(t_ns, 0, 7))
+        journal.flush()
+
+    return write
+
+
+def of_collector(path: Path) -> Callable[[int], None]:
+    journal = collector_child.Journal(path, 1, 240)
+
+    def write(t_ns: int) -> None:
+        journal.add(t_ns, 0, (7,))
+        journal.flush()
+
+    return write
+
+
+@pytest.mark.parametrize("begin", [of_sampler, of_collector])
+def test_journals_of_samples_go_on_in_segments_also_after_a_kill(
+    tmp_path: Path, begin: Callable[[Path], Callable[[int], None]]
+) -> None:
+    path = tmp_path / "samples-03.bin"
+    write = begin(path)
+    for t_ns in range(24):
+        write(t_ns)
+    sizes = {each.name: each.stat().st_size for each in tmp_path.iterdir()}
+    assert sizes == {
+        "samples-03.bin": 240, "samples-03.0001.bin": 240, "samples-03.0002.bin": 96,
+    }  # fmt: skip
+    read = PlannedRead(
+        number=3, sensor="", path="", parser="", every=1, channels=(a_channel("made"),)
+    )
+    assert last_sample_ns(tmp_path, [read]) == 23
+    with (tmp_path / "samples-03.0002.bin").open("ab") as file:
+        file.write(b"cut")
+    path.rename(tmp_path / "samples-03.0000.parquet")  # packed meanwhile
+    begin(path)(24)
+    rows = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
+    assert rows[[0, 3, -1], 0].tolist() == [20, 23, 24]
+    assert not path.exists()
 
 
 def test_what_is_packed_is_all_but_the_last_two_segments_of_each_journal() -> None:

@@ -145,7 +145,9 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
         command = child_command("wattstep.store.packing:main", str(run))
         packer = subprocess.Popen(command, start_new_session=True)
     rng = np.random.default_rng(1)
-    disk, memory, packing, changes = 0, [], 0.0, [0.0]
+    disk, packing = 0, 0.0
+    memory: list[float] = []
+    changes: list[float] = []
     map_chunk = StepMarker._map
 
     def timed_map(self: StepMarker, base: int) -> None:
@@ -155,7 +157,6 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
             changes.append(time.perf_counter() - begun)
 
     StepMarker._map = timed_map  # type: ignore[method-assign]
-    raw = 0
     for first in range(0, steps, BLOCK):
         count = min(BLOCK, steps - first)
         lasting = rng.normal(STEP_NS, 0.05 * STEP_NS, count).astype(np.int64)
@@ -183,7 +184,6 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
         for name, width, rows in sample_rows(rng, ticks, begun):
             journal = journals.setdefault(name, Journal(str(folder / name), width, segment))
             journal.rows += [rows[at : at + 8 * width] for at in range(0, len(rows), 8 * width)]
-            raw += len(rows)
             journal.flush()
         memory.append(resident())
         while True:
@@ -210,8 +210,9 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
         "disk_at_the_end_mib": left / MIB,
         "tables_mib": size_of(run) / MIB,
         "trainer_growth_mib": max(memory[len(memory) // 4 :]) - memory[len(memory) // 4],
-        "longest_change_ms": max(changes) * 1e3,
-        "changes": len(changes) - 1,
+        "changes": len(changes),
+        "median_change_ms": float(np.median(changes)) * 1e3 if changes else 0.0,
+        "longest_change_ms": max(changes, default=0.0) * 1e3,
         "packer_mib": packing,
         "conversion_s": time.perf_counter() - begun_s,
         "conversion_mib": usage.ru_maxrss / 1024,

@@ -71,13 +71,17 @@ class Rows:
         Raises:
             DamagedRunError: It is garbled.
         """
-        if not os.path.lexists(self._path.with_name(piece_name(self._path.name, self._number))):
+        name = self._path.name
+        if not os.path.lexists(self._path.with_name(piece_name(name, self._number))):
             return b""
         from wattstep.store.pieces import Pieces  # loads Arrow
 
-        with Folder(self._path.parent) as journal:
-            blocks = Pieces(journal, self._path.name, self.layout).blocks(self._number)
-            data = b"".join(block.tobytes() for block in blocks)
+        try:
+            with Folder(self._path.parent) as journal:
+                blocks = Pieces(journal, name, self.layout).blocks(self._number)
+                data = b"".join(block.tobytes() for block in blocks)
+        except OSError:  # the run was closed meanwhile
+            return b""
         return data[self._offset : self._offset + MOST_BYTES]
 
     def _taken(self, rows: Array) -> Array:

@@ -52,4 +52,5 @@ def test_where_nothing_can_be_traced_the_reason_is_that_of_the_recorder(tmp_path
     document |= {"trace": "auto", "notes": ["something else", NOT_TRACED.format("mlx")]}
     (path / "run.json").write_text(json.dumps(document))
     share = load(path).metrics()["operations_share"]
-    assert "mlx tells no times" in (share.reason or "")
+    assert share.reason is not None
+    assert share.reason.startswith("mlx ")

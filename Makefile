@@ -146,6 +146,7 @@ bench: .venv/.tests
 	.venv/bin/python benchmarks/regression.py --seeds 5
 	.venv/bin/python benchmarks/truth.py
 	.venv/bin/python benchmarks/export.py
+	.venv/bin/python benchmarks/long_recording.py
 
 # The pictures in the documents: of the demo's report (needs Debian's chromium; a test compares what it
 # shows with today's page), and of a run that goes on.

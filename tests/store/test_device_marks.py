@@ -14,8 +14,12 @@ import pytest
 from tests.gpu.played import played
 from tests.gpu.recording import PlayedRecording, played_time
 
+from wattstep.record.marking import StepMarker
 from wattstep.schema.journal import MARK_FIELDS, Mark
+from wattstep.store import marks
+from wattstep.store.convert import convert
 from wattstep.store.device_clock import DeviceTimes
+from wattstep.store.packing import pack_closed
 
 MS = 1_000_000
 MARK = np.dtype([(name, f"<{letter}") for name, letter in MARK_FIELDS])
@@ -54,6 +58,23 @@ def test_the_tables_do_not_depend_on_the_size_of_blocks(
     whole = recorded(tmp_path / "whole")
     monkeypatch.setattr("wattstep.store.journal_rows.BLOCK", block)
     assert repr(recorded(tmp_path / "blocks")) == repr(whole)
+
+
+def test_the_tables_do_not_depend_on_segments_that_are_packed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = recorded(tmp_path / "whole")
+    monkeypatch.setattr(marks, "CHUNK", 4096)  # 128 marks
+    monkeypatch.setattr(marks, "WORDS", 512)
+    monkeypatch.setattr(StepMarker.open, "__defaults__", (4096,))
+
+    def converted(path: Path) -> None:
+        pack_closed(path)
+        assert len(list((path / "journal").glob("marks.*.parquet"))) > 10
+        convert(path)
+
+    monkeypatch.setattr("tests.gpu.recording.convert", converted)
+    assert repr(recorded(tmp_path / "segments")) == repr(whole)
 
 
 def marks_of(steps: int, block: int = 4096) -> Iterator[npt.NDArray[Any]]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import NAMES
-from wattstep.store.folder import open_plain
+from wattstep.schema.journal import NAMES, piece_name, segment_name
+from wattstep.store.folder import Folder, open_plain
 from wattstep.store.mark_rows import LOST_NAME, MARK, begins_and_ends
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
@@ -19,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class Rows:
-    """The new rows of one journal; a row that is half written comes with the next look.
+    """The new rows of one journal, segment by segment; a row that is half written comes with the next look.
 
     Args:
         path: The journal, which need not be there.
@@ -32,24 +33,56 @@ class Rows:
 
     def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
         self._path, self.layout = path, layout
-        self._offset = 0
+        self._number = self._offset = 0  # the segment, and bytes of it that were given
         self.behind = False
 
     def new(self) -> Array:
         """Whole rows that were written since it was last asked, shape (n,)."""
-        data = self._read()
-        rows = np.frombuffer(data, self.layout, len(data) // self.layout.itemsize)
-        return self._taken(rows)
+        while True:
+            closed = self._is_closed()  # before its end is read
+            data = self._read()
+            rows = self._taken(np.frombuffer(data, self.layout, len(data) // self.layout.itemsize))
+            if len(rows) or not closed:
+                self.behind = closed or len(data) == MOST_BYTES
+                return rows
+            self._number, self._offset = self._number + 1, 0
+
+    def _is_closed(self) -> bool:
+        """True if the segment has a successor."""
+        name, number = self._path.name, self._number + 1
+        return any(
+            os.path.lexists(self._path.with_name(each))
+            for each in (segment_name(name, number), piece_name(name, number))
+        )
 
     def _read(self) -> bytes:
         try:
-            with open_plain(self._path) as file:
+            with open_plain(
+                self._path.with_name(segment_name(self._path.name, self._number))
+            ) as file:
                 file.seek(self._offset)
-                data = file.read(MOST_BYTES)
+                return file.read(MOST_BYTES)
         except OSError:  # not there yet, or no more
-            data = b""
-        self.behind = len(data) == MOST_BYTES
-        return data
+            return self._packed()
+
+    def _packed(self) -> bytes:
+        """The same of the segment's piece, which whoever begins to follow a long recording meets.
+
+        Raises:
+            DamagedRunError: It is garbled.
+        """
+        name = self._path.name
+        if not os.path.lexists(self._path.with_name(piece_name(name, self._number))):
+            return b""
+        from wattstep.store.pieces import Pieces  # loads Arrow
+
+        try:
+            with Folder(self._path.parent) as journal:
+                blocks = Pieces(journal, name, self.layout).blocks(self._number)
+                data = b"".join(block.tobytes() for block in blocks)
+        except OSError:  # the run was closed meanwhile
+            return b""
+        return data[self._offset : self._offset + MOST_BYTES]
 
     def _taken(self, rows: Array) -> Array:
         self._offset += len(rows) * self.layout.itemsize

@@ -187,14 +187,14 @@ class StepMarker(PlainSteps):
         self._check_at = 0
         self._checked = (0, first_step)  # when that was last, and at which step
 
-    def open(self, folder: Path) -> None:
-        """Makes the journal of the marks in that folder.
+    def open(self, folder: Path, segment: int = 0) -> None:
+        """Makes the journal of the marks in that folder; arguments as of `MarkJournal`.
 
         Raises:
             OSError: The journal cannot be made.
             RecordingError: The machine stores integers big end first.
         """
-        super().__init__(folder)
+        super().__init__(folder, segment)
 
     def start(self, windows: Windows, *, own_clock: bool) -> None:
         """Steps are marked from here on; the journal is open.
@@ -314,6 +314,10 @@ class StepMarker(PlainSteps):
     def index(self) -> int:
         """Number of the step that runs, or of the next one."""
         return self._row >> INDEX
+
+    @index.setter
+    def index(self, index: int) -> None:
+        self._row += (index - self.index) << INDEX
 
     # --- the device -------------------------------------------------------------------------
 

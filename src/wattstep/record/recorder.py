@@ -33,12 +33,13 @@ from wattstep.record.tracing.windows import Windows
 from wattstep.schema.channel import Absent, Present
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine
-from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
+from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark, segment_name
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_duration, parse_power_model
 from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
+from wattstep.store.segments import newest_segment, segment_bytes
 
 PYTHON = "python"  # what trains where no framework is loaded
 
@@ -107,6 +108,7 @@ class Recorder(StepRecorder):
         self.path = Path(path) if path is not None else Path("runs") / new_name(workload)
         self._model = model
         self._engine = engine
+        self._segment = segment_bytes()
         self.warmup = warmup
         self._first_step = first_step
         self.problem: str | None = None  # why recording ended early
@@ -153,7 +155,7 @@ class Recorder(StepRecorder):
         self._info = self._describe(plan.absent, plan.reads)
         write_info(folder, self._info)
         journal = folder / JOURNAL
-        self._steps.open(journal)
+        self._steps.open(journal, self._segment)
         undo.callback(self._steps.close)
         self._operations, self._devices = (
             os.open(journal / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -171,7 +173,7 @@ class Recorder(StepRecorder):
             self._process,
             self._devices,
         )
-        self._sampling = Attendant(plan, journal, self._open_clocks)
+        self._sampling = Attendant(plan, journal, self._open_clocks, self._segment)
         undo.callback(self._sampling.stop)
         self._hear(self._sampling.start())
         self._info = replace(self._info, scheduling=self._sampling.scheduling)
@@ -366,7 +368,26 @@ class Recorder(StepRecorder):
     def _look(self) -> None:
         """Once a second: what became of the sampler? Does a device train by now?"""
         self._hear(self._sampling.news())
+        try:
+            for name, fd in ((OPERATIONS, self._operations), (DEVICE_OPERATIONS, self._devices)):
+                if os.fstat(fd).st_size >= self._segment:
+                    self._begin_segment(name, fd)
+        except OSError as error:
+            self._cannot_write(error)
         self._find_device()
+
+    def _begin_segment(self, name: str, fd: int) -> None:
+        """Has a descriptor stand for the next segment of its journal.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        journal = self._folder / JOURNAL
+        number = (newest_segment(os.listdir(journal), name) or 0) + 1  # noqa: PTH208 - once an hour
+        path = journal / segment_name(name, number)
+        new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        os.dup2(new, fd, inheritable=False)
+        os.close(new)
 
     def _find_device(self) -> None:
         """Follows the device that trains, as soon as there is one.

@@ -38,6 +38,24 @@ def samples_name(number: int) -> str:
     return f"samples-{number:02d}.bin"
 
 
+def segment_name(name: str, number: int) -> str:
+    """Name of a segment of a journal: the first has the journal's own name.
+
+    `record/sampling/child.py` spells it by itself.
+
+    Args:
+        name: Of the journal, e.g. "marks.bin".
+        number: Of the segment, from 0.
+    """
+    stem, _, ending = name.rpartition(".")
+    return f"{stem}.{number:04d}.{ending}" if number else name
+
+
+def piece_name(name: str, number: int) -> str:
+    """Name of the Parquet file that a segment becomes while the run goes on; as `segment_name`."""
+    return f"{name.rpartition('.')[0]}.{number:04d}.parquet"
+
+
 class Mark(IntEnum):
     """Kinds of rows in the journal of marks. 0 is a row that was never written."""
 

@@ -23,6 +23,7 @@ TEXT: Final = 10  # a name is copied so often until a report has it
 HOLES: Final = (
     64 << 20
 )  # bytes of a journal that nobody wrote; the chunk that is mapped has 256 KiB
+FEW_ROWS: Final = 4 << 20  # of packed journals, which may lie as regularly as one likes
 DESCRIPTION: Final = 16 << 20  # bytes of run.json; those of a hundred channels have 60 kB
 _WIDTH: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # else 8, as INT64 and DOUBLE
 _TEXTS: Final = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
@@ -88,20 +89,24 @@ def _taken(column: pq.ColumnChunkMetaData) -> int:
     return values * _WIDTH.get(column.physical_type, 8)
 
 
-def check_journal(place: str, descriptor: int) -> None:
-    """Refuses a file most of which was never written.
+def check_journal(place: str, descriptor: int, holes: int = 0) -> int:
+    """Refuses a journal most of which was never written.
 
     Args:
         place: File and run, for the error.
-        descriptor: The file, open.
+        descriptor: A segment of it, open.
+        holes: Bytes of the segments before that were never written.
+
+    Returns:
+        Bytes of it, and of those before, that were never written.
 
     Raises:
-        DamagedRunError: Its holes are larger than a recorder leaves them.
+        DamagedRunError: They are more than a recorder leaves.
     """
-    size = os.fstat(descriptor).st_size
-    if size <= HOLES:
-        return
-    holes, at = 0, 0
+    status = os.fstat(descriptor)
+    size, at = status.st_size, 0
+    if status.st_blocks * 512 >= size:
+        return holes
     allowed = multiple() * HOLES
     while at < size and holes <= allowed:
         try:
@@ -113,6 +118,23 @@ def check_journal(place: str, descriptor: int) -> None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     if holes > allowed:
         raise too_large(place, holes, round(allowed), "bytes that nobody wrote")
+    return holes
+
+
+def check_rows(place: str, rows: int, on_disk: int) -> None:
+    """Refuses packed journals that hold more rows than bytes: each row has a time of its own.
+
+    Args:
+        place: File and run, for the error.
+        rows: Of all pieces so far.
+        on_disk: Their sizes in bytes.
+
+    Raises:
+        DamagedRunError: There are more.
+    """
+    allowed = round(multiple() * (FEW_ROWS + on_disk))
+    if rows > allowed:
+        raise too_large(place, rows, allowed, "rows")
 
 
 def too_large(place: str, taken: int, budget: int, of: str = "bytes in memory") -> DamagedRunError:

@@ -97,7 +97,7 @@ def _convert_in_place(run: Folder, state: str) -> None:
 def _convert_beside(run: Folder, target: Folder, state: str) -> None:
     try:
         _write_tables(run, target, state)
-    except FileNotFoundError:
+    except (FileNotFoundError, DamagedRunError):
         if _unfinished(run):
             raise
     if not _unfinished(run):  # it was closed meanwhile, and took the journals away under us

@@ -5,33 +5,62 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.schema.journal import NAMES
+from wattstep.errors import DamagedRunError
+from wattstep.schema.journal import NAMES, segment_name
 from wattstep.store.budget import LEAST, TEXT, check_journal, multiple, too_large
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import LOST_NAME, Ints
+from wattstep.store.pieces import Pieces
+from wattstep.store.segments import newest_segment
 from wattstep.store.tables import BLOCK
 
 
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Blocks of the rows of a file, which need not be there; a cut last row is left out."""
-    try:
-        file = journal.open(name)
-    except FileNotFoundError:
+    """Blocks of the rows of a journal, which need not be there; a cut last row is left out.
+
+    Its segments, packed or not, follow each other as one file; what comes meanwhile is left.
+
+    Raises:
+        DamagedRunError: A segment between others is gone, or one is garbled or over its budget.
+    """
+    last = newest_segment(journal.names(), name)
+    if last is None:
         return
-    with file:
-        check_journal(f"{name} of {journal.path.parent}", file.fileno())
-        rows = os.fstat(file.fileno()).st_size // row.itemsize  # what comes meanwhile is left
-        while rows > 0:
-            block = np.fromfile(file, row, min(BLOCK, rows))
-            if not len(block):  # cut off meanwhile
-                return
-            rows -= len(block)
-            yield block
+    pieces, holes = Pieces(journal, name, row), 0
+    for number in range(last + 1):
+        segment = segment_name(name, number)
+        try:
+            file = journal.open(segment)
+        except FileNotFoundError:  # its piece was there before it went
+            try:
+                yield from pieces.blocks(number)
+            except FileNotFoundError as error:
+                if number == last == 0:
+                    return
+                raise DamagedRunError(
+                    f"{segment} of {journal.path.parent} is gone, and those after "
+                    "it are there: copy the whole folder again",
+                    id="segment-gone",
+                ) from error
+        else:
+            with file:
+                holes = check_journal(f"{segment} of {journal.path.parent}", file.fileno(), holes)
+                yield from _file_rows(file, row)
+
+
+def _file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    rows = os.fstat(file.fileno()).st_size // row.itemsize
+    while rows > 0:
+        block = np.fromfile(file, row, min(BLOCK, rows))
+        if not len(block):  # cut off meanwhile
+            return
+        rows -= len(block)
+        yield block
 
 
 def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:

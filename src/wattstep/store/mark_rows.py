@@ -41,7 +41,8 @@ def ended_steps(marks: npt.NDArray[Any]) -> tuple[Ints, Ints]:
 
     The start that belongs to an end is the last one before it; a step that was started anew
     (evaluation came between) or never ended has no end of its own. Of a start that several ends
-    claim (a garbled journal) only the first is a step.
+    claim (a garbled journal) only the first is a step. Both have the number of their step: where a
+    segment of the journal was cut, a begin and the end of another step would meet.
 
     Args:
         marks: Rows of the journal.
@@ -50,6 +51,7 @@ def ended_steps(marks: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     starts = np.flatnonzero(marks["kind"] == Mark.STEP_START)
     at = np.searchsorted(starts, ends) - 1
     own = (at >= 0) & np.append(True, np.diff(at) > 0)[: len(at)]
+    own[own] = marks["index"][starts[at[own]]] == marks["index"][ends[own]]
     return starts[at[own]], ends[own]
 
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from wattstep.errors import RecordingError
-from wattstep.schema.journal import MARK, MARKS, NAMES, Mark
+from wattstep.schema.journal import MARK, MARKS, NAMES, Mark, segment_name
 from wattstep.store.files import write_whole
 
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
@@ -34,6 +34,11 @@ class MarkJournal:
     code and data fill the caches, `struct` costs twice as much. The last word, which holds the
     kind, comes last: a mark that is there is whole.
 
+    Args:
+        folder: Of the journals; it exists.
+        segment: Bytes from which on the journal goes on in a new file (`segments.py`), rounded up to
+            whole chunks; 0: never.
+
     Attributes:
         ints: The chunk that is mapped, as integers of 8 bytes.
         floats: The same as floats.
@@ -44,12 +49,25 @@ class MarkJournal:
         RecordingError: The machine stores integers big end first.
     """
 
-    __slots__ = ("_base", "_codes", "_fd", "_names", "at", "floats", "ints")
+    __slots__ = (
+        "_base",
+        "_codes",
+        "_fd",
+        "_names",
+        "_number",
+        "_path",
+        "_segment",
+        "at",
+        "floats",
+        "ints",
+    )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, segment: int = 0) -> None:
         if sys.byteorder != "little":
             raise RecordingError("steps are marked on machines that store the low byte first only")
-        self._fd = os.open(folder / MARKS, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._path = folder.absolute() / MARKS  # the training may change its directory
+        self._segment, self._number = segment, 0
+        self._fd = self._new_segment(0)
         self._names = os.open(folder / NAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._codes: dict[tuple[str, str], int] = {}
         self._base = 0
@@ -60,10 +78,29 @@ class MarkJournal:
             os.close(self._names)
             raise
 
+    def _new_segment(self, number: int) -> int:
+        path = self._path.with_name(segment_name(MARKS, number))
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+
     def _map(self, base: int) -> None:
-        """Goes on with the chunk there; after a failure the journal is as it was."""
-        os.posix_fallocate(self._fd, base, CHUNK)
-        chunk = memoryview(mmap.mmap(self._fd, CHUNK, offset=base))  # unmapped with its last view
+        """Goes on with the chunk there, or in a new segment; after a failure the journal is as it was."""
+        if not 0 < self._segment <= base:
+            self._map_chunk(self._fd, base)
+            return
+        before, fd = self._fd, self._new_segment(self._number + 1)
+        try:
+            self._map_chunk(fd, 0)
+        except OSError:
+            os.close(fd)
+            self._path.with_name(segment_name(MARKS, self._number + 1)).unlink()
+            raise
+        self._fd = fd
+        self._number += 1
+        os.close(before)
+
+    def _map_chunk(self, fd: int, base: int) -> None:
+        os.posix_fallocate(fd, base, CHUNK)
+        chunk = memoryview(mmap.mmap(fd, CHUNK, offset=base))  # unmapped with its last view
         self._base, self.at = base, 0
         self.ints, self.floats = chunk.cast("Q"), chunk.cast("d")
 

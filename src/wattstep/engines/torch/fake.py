@@ -95,7 +95,7 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             made = FakeTensor(self, meta, device)
             self._alike[device] = dict(vars(made))
             return made
-        made = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_subclass(
             FakeTensor,
             meta,
             meta.requires_grad,
@@ -260,7 +260,7 @@ def _bare(value: Any) -> Any:
 
 def _asks_kernel(mode: ShapeMode, func: Any) -> bool:
     """True if torch's mode hands a call to the kernel of shapes as it is, with no rule or decomposition of its own."""
-    if func not in meta_table and not mode.cpp_meta_supports_symint(func):  # type: ignore[no-untyped-call]
+    if func not in meta_table and not mode.cpp_meta_supports_symint(func):
         if func._can_decompose():
             return False
         if func in decomposition_table and torch_decomp_decompositions(func):

@@ -13,7 +13,9 @@ from wattstep.errors import RecordingError
 from wattstep.record.sampling.collector import Collector, News
 from wattstep.record.sampling.plan import Plan
 from wattstep.record.sampling.sampler import Sampler
+from wattstep.schema.processes import child_command
 
+PACKER: Final = "wattstep.store.packing:main"
 LOOK_S: Final = 0.25  # how often it is looked; a look takes microseconds
 WAITS_S: Final = (0.0, 0.2, 0.8, 3.2, 12.8)  # before it is started again, where it ends in a row
 LASTING_S: Final = 30.0  # one that lived so long did not end in a row with the one before
@@ -56,6 +58,7 @@ class Attendant:
         open_counters: Opens the perf counters of the training. It is given None at the beginning;
             later the processes whose time is none of the training's, and must then count those
             children of the training that are there already.
+        segment: Bytes from which on a journal goes on in a new file; those before are packed. 0: never.
     """
 
     def __init__(
@@ -63,10 +66,11 @@ class Attendant:
         plan: Plan,
         folder: Path,
         open_counters: Callable[[Collection[int] | None], Sequence[int]],
+        segment: int = 0,
     ) -> None:
-        self._plan, self._folder = plan, folder
+        self._plan, self._folder, self._segment = plan, folder, segment
         self._open_counters = open_counters
-        self._collector = Collector(plan, folder)
+        self._collector = Collector(plan, folder, segment)
         self._sampler: Sampler | None = None
         self._news: list[News] = []
         self._loss_reported = False  # that the sampler is lost
@@ -128,7 +132,14 @@ class Attendant:
 
     def _started_sampler(self, *, first: bool = False) -> Sampler:
         ours = self._collector.pids
-        sampler = Sampler(self._plan, self._folder, lambda: [], ours)
+        sampler = Sampler(
+            self._plan,
+            self._folder,
+            lambda: [],
+            ours,
+            segment=self._segment,
+            packer=child_command(PACKER, str(self._folder.parent)) if self._segment else (),
+        )
         sampler.open_counters = lambda: self._open_counters(None if first else (*ours, sampler.pid))
         sampler.start()
         return sampler
@@ -162,7 +173,7 @@ class Attendant:
             self._sampler.stop()
             if patience is self._of_collector:
                 last_ns = self._collector.last_ns() or last_ns
-                collector = Collector(self._plan, self._folder)
+                collector = Collector(self._plan, self._folder, self._segment)
                 collector.start()
                 self._collector.stop()
                 self._collector = collector

@@ -25,6 +25,7 @@ import time
 
 MISSING = -(2**63)
 FLUSH_NS = 800 * 1000 * 1000  # a sampler that is killed loses no more than that
+PACKER_NS = 2 * 1000 * 1000 * 1000  # how often it is looked for something to pack
 SURVEY_NS = 100 * 1000 * 1000  # so often one read, each in its turn, is timed by itself
 ATTEMPTS = 5  # at one read of a family of processes that changes meanwhile
 SELDOM = 10  # of so many reads of perf counters one is made while nothing but the training works
@@ -482,16 +483,23 @@ def open_read(entry, descriptors, fds=None):
 class Journal:
     """Rows of int64 that gather in memory and go to the file in one write."""
 
-    def __init__(self, path, width):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        self.fd = os.open(path, flags, 0o644)
+    def __init__(self, path, width, segment=0):
+        self.path, self.segment = path, segment  # bytes from which on it goes on in a new file
+        self.number = newest_segment(path) if segment else 0
+        self.fd = self.open(self.number)
         self.pack = struct.Struct("<%dq" % width).pack
         self.rows = []
         size = os.fstat(self.fd).st_size
-        self.begun = size > 0  # by a sampler that was killed, perhaps in the middle of a row
+        # By a sampler that was killed, perhaps in the middle of a row.
+        self.begun = size > 0 or self.number > 0
         if size % (8 * width):
             os.ftruncate(self.fd, size - size % (8 * width))
         self.lock = _thread.allocate_lock()
+
+    def open(self, number):
+        """Opens a segment, and makes it if need be."""
+        path = "%s.%04d.bin" % (self.path[: -len(".bin")], number) if number else self.path
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
 
     def flush(self):
         """Writes what has gathered; a short write (full disk) is cut back to whole rows."""
@@ -506,18 +514,34 @@ class Journal:
                 at = os.fstat(self.fd).st_size
                 os.ftruncate(self.fd, at - at % size)
                 raise OSError(28, "No space left on device")
+            if self.segment and os.fstat(self.fd).st_size >= self.segment:
+                before, self.fd = self.fd, self.open(self.number + 1)
+                self.number += 1
+                os.close(before)
+
+
+def newest_segment(path):
+    """Number of the last segment of a journal, which a sampler that was killed may have begun."""
+    stem = os.path.basename(path)[: -len("bin")]
+    numbers = [
+        name[len(stem) :].split(".")[0]
+        for name in os.listdir(os.path.dirname(path))
+        if name.startswith(stem)
+    ]
+    return max([0] + [int(number) for number in numbers if number.isdigit()])
 
 
 class Read:
     """Read of the plan: how, how often, and its journal."""
 
-    def __init__(self, number, entry, descriptors, folder):
+    def __init__(self, number, entry, descriptors, folder, segment=0):
         self.number = number
         self.every = self.planned = entry["every"]
         self.due = 1 + number % self.every  # spread over the ticks; the first tick reads all
         self.width = entry["width"]
         self.failures = 0
-        self.journal = Journal(os.path.join(folder, "samples-%02d.bin" % number), 2 + self.width)
+        path = os.path.join(folder, "samples-%02d.bin" % number)
+        self.journal = Journal(path, 2 + self.width, segment)
         self.entry = entry
         self.descriptors = descriptors
         self.function = None
@@ -578,6 +602,46 @@ class Read:
         """The time at which a read that hung came back: its row comes after that of `hangs`."""
         self.hung = False
         return monotonic_ns()
+
+
+class Packer:
+    """The process that packs closed segments of journals, once there are any.
+
+    It is a child of this one, for what the training starts is counted as its own.
+    """
+
+    def __init__(self, folder, command):
+        self.folder, self.command = folder, command  # without a command there is none
+        self.pid = 0
+        self.due = 0
+
+    def look(self, now):
+        """Starts it when there is something to pack, and again a minute after its end."""
+        if not self.command or now < self.due:
+            return
+        self.due = now + PACKER_NS
+        if self.pid:
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                self.pid = 0
+                self.due = now + 60 * 10**9
+        elif any(".0002." in name for name in os.listdir(self.folder)):
+            try:
+                self.pid = os.posix_spawn(
+                    self.command[0],
+                    self.command,
+                    os.environ,
+                    file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+                    setpgroup=0,
+                )
+            except OSError:  # no more processes: samples are worth more than room
+                self.due = now + 60 * 10**9
+
+    def end(self):
+        """Kills it, and what it started: it does all or nothing of a segment."""
+        if self.pid:
+            os.killpg(self.pid, 9)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
 
 
 # --- the loop ----------------------------------------------------------------------------------
@@ -672,8 +736,10 @@ class Sampler:
         self.parent = plan["parent"]
         self.seed = plan["seed"]
         self.dither = int(self.period * plan["dither"])
+        segment = plan.get("segment", 0)
+        self.packer = Packer(self.folder, plan.get("packer"))
         reads = [
-            Read(number, entry, descriptors, self.folder)
+            Read(number, entry, descriptors, self.folder, segment)
             for number, entry in enumerate(plan["reads"])
         ]
         self.reads = [read for read in reads if not read.entry["slow"]]
@@ -683,8 +749,8 @@ class Sampler:
         self.slow_at_work = False
         self.watch = Watch()
         self.base = 0  # deadline of the tick, without dither
-        self.ticks = Journal(os.path.join(self.folder, "ticks.bin"), 4)
-        self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4)
+        self.ticks = Journal(os.path.join(self.folder, "ticks.bin"), 4, segment)
+        self.costs = Journal(os.path.join(self.folder, "costs.bin"), 4, segment)
         self.journals = [self.ticks, self.costs] + [read.journal for read in self.reads]
         self.stopping = False
         self.surveyed = 0  # the read whose turn it is
@@ -872,6 +938,7 @@ class Sampler:
             if probe is not None:
                 if getppid() != parent:
                     break
+                self.packer.look(woke)
                 if probe.long:
                     self.put_aside(probe)
                     self.start_slow([probe])
@@ -881,6 +948,7 @@ class Sampler:
                 journals[slot].flush()
                 slot += slots
             tick_rows.append(pack_tick(deadline, woke - deadline, monotonic_ns() - woke, lost))
+        self.packer.end()
         for journal in self.journals:
             journal.flush()
         if self.stopping:

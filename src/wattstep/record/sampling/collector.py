@@ -46,10 +46,11 @@ class Collector:
     Args:
         plan: With the push sources.
         folder: Folder of the journals; it exists.
+        segment: Bytes from which on a journal goes on in a new file; 0: never.
     """
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self._plan, self._folder = plan, folder
+    def __init__(self, plan: Plan, folder: Path, segment: int = 0) -> None:
+        self._plan, self._folder, self._segment = plan, folder, segment
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._unread = b""
@@ -87,6 +88,7 @@ class Collector:
             document = {
                 "folder": str(self._folder),
                 "parent": os.getpid(),
+                "segment": self._segment,
                 "sources": [asdict(source) for source in self._plan.sources],
             }
             self._socket.sendall(json.dumps(document).encode() + b"\n")

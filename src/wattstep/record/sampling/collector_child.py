@@ -25,8 +25,9 @@ from typing import Any
 
 from wattstep.record.push_sources import PushSource, ticks
 from wattstep.record.sampling.child import read_children
-from wattstep.schema.journal import MISSING, SAMPLE_HEADER, samples_name
+from wattstep.schema.journal import MISSING, SAMPLE_HEADER, samples_name, segment_name
 from wattstep.store.files import write_whole
+from wattstep.store.segments import newest_segment
 
 NICE = 5
 LOOK_S = 0.1  # how often rows go to disk, and it is looked whether to end
@@ -38,16 +39,22 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 30.0
 class Journal:
     """Rows of int64 of one read: t_ns, errno, values; threads add, the main thread writes."""
 
-    def __init__(self, path: Path, width: int) -> None:
+    def __init__(self, path: Path, width: int, segment: int = 0) -> None:
         self.width = width
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o644)
+        self._path, self._segment = path, segment  # bytes from which on it goes on in a new file
+        self._number = (newest_segment(os.listdir(path.parent), path.name) or 0) if segment else 0  # noqa: PTH208
+        self._fd = self._opened()
         self._row = struct.Struct(f"<{SAMPLE_HEADER + width}q")
         self._rows: list[bytes] = []
         self._lock = threading.Lock()
-        if size := os.fstat(self._fd).st_size:  # of a collector that was killed, perhaps in a row
+        size = os.fstat(self._fd).st_size
+        if size or self._number:  # of a collector that was killed, perhaps in a row
             os.ftruncate(self._fd, size - size % self._row.size)
             self.add(time.monotonic_ns(), errno.EOWNERDEAD, None)
+
+    def _opened(self) -> int:
+        path = self._path.with_name(segment_name(self._path.name, self._number))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
 
     def add(self, t_ns: int, code: int, values: Sequence[int] | None) -> None:
         """Keeps one row; without values it says why there are none.
@@ -71,6 +78,11 @@ class Journal:
             rows, self._rows = self._rows, []
         if rows:
             write_whole(self._fd, b"".join(rows))
+            if self._segment and os.fstat(self._fd).st_size >= self._segment:
+                before = self._fd
+                self._number += 1
+                self._fd = self._opened()
+                os.close(before)
 
 
 class Worker(threading.Thread):
@@ -83,12 +95,14 @@ class Worker(threading.Thread):
         last_ns: Time of the last row that held values, or None.
     """
 
-    def __init__(self, planned: Mapping[str, Any], folder: Path, stop: threading.Event) -> None:
+    def __init__(
+        self, planned: Mapping[str, Any], folder: Path, segment: int, stop: threading.Event
+    ) -> None:
         super().__init__(daemon=True)
         self.state, self.reason = "starting", ""
         self.last_ns: int | None = None
         self.journals = [
-            Journal(folder / samples_name(number), width)
+            Journal(folder / samples_name(number), width, segment)
             for number, width in zip(planned["numbers"], planned["widths"], strict=True)
         ]
         self._planned = planned
@@ -172,7 +186,9 @@ class Collector:
         self._ending = False
         self._stop = threading.Event()
         folder = Path(plan["folder"])
-        self._workers = [Worker(planned, folder, self._stop) for planned in plan["sources"]]
+        self._workers = [
+            Worker(planned, folder, plan["segment"], self._stop) for planned in plan["sources"]
+        ]
         self._reported: list[dict[str, Any]] = [{} for _ in self._workers]
 
     def end(self, number: int, frame: FrameType | None) -> None:

@@ -19,6 +19,7 @@ from wattstep.errors import RecordingError
 from wattstep.record.sampling.plan import Plan
 from wattstep.schema.journal import SAMPLE_HEADER, samples_name
 from wattstep.schema.run_info import PlannedRead
+from wattstep.store.segments import last_segments
 
 CHILD_FILE = Path(__file__).with_name("child.py")
 PATIENCE_S = 10.0  # with its start and its end
@@ -38,6 +39,8 @@ class Sampler:
         open_counters: Opens the perf counters of the training process. It is called after the
             child was started: a counter that children inherit must not count the sampler.
         ours: Other children of the training process that are no part of it, running already.
+        segment: Bytes from which on a journal goes on in a new file; 0: never.
+        packer: Command of the process that packs the files before; none: nobody does.
         child: Arguments of Python for the child.
         patience_s: Time for which its first sample is waited for, and its end.
     """
@@ -49,11 +52,14 @@ class Sampler:
         open_counters: Callable[[], Sequence[int]] | None = None,
         ours: Sequence[int] = (),
         *,
+        segment: int = 0,
+        packer: Sequence[str] = (),
         child: Sequence[str] = (str(CHILD_FILE),),
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.plan = plan
         self._ours = tuple(ours)
+        self._segment, self._packer = segment, list(packer)
         self._child = tuple(child)
         self._patience_s = patience_s
         self.scheduling = ""
@@ -112,6 +118,8 @@ class Sampler:
             "parent": os.getpid(),
             "seed": random.SystemRandom().getrandbits(32),
             "dither": self.plan.dither,
+            "segment": self._segment,
+            "packer": self._packer,
             "reads": entries,
         }
         counters: Sequence[int] = ()
@@ -187,7 +195,11 @@ class Sampler:
 
 def last_sample_ns(folder: Path, reads: Iterable[PlannedRead]) -> int | None:
     """The time of the last whole row in the journals of these reads, or None where there is none."""
-    times = [_last_time(folder / samples_name(read.number), len(read.channels)) for read in reads]
+    times = (
+        _last_time(path, len(read.channels))
+        for read in reads
+        for path in last_segments(folder / samples_name(read.number))
+    )
     return max((t_ns for t_ns in times if t_ns is not None), default=None)
 
 

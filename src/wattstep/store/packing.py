@@ -1,0 +1,74 @@
+"""The process that packs closed segments of journals while a run is recorded, at the lowest priority.
+
+The sampler's child starts it when there is something to pack: a child of the training would be
+counted as the training's. It waits with next to nothing loaded, and has a child of its own pack what
+there is, so that the memory goes back. Killed at any moment it leaves a whole segment, a whole piece
+or both, and perhaps a part of a file that nobody reads and that goes with the journals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from wattstep.errors import DamagedRunError
+from wattstep.schema.journal import JOURNAL
+from wattstep.store.folder import Folder
+from wattstep.store.segments import packable
+
+LOOK_S: Final = 5.0
+AGAIN_S: Final = 60.0  # where the disk was full
+
+
+def main() -> None:
+    """Packs the segments of RUN until the process that started it is gone."""
+    run, parent = Path(sys.argv[1]), os.getppid()
+    os.closerange(3, 256)  # perf counters that the sampler was given
+    _yield_to_others()
+    while os.getppid() == parent:
+        try:
+            with Folder(run) as folder, folder.inside(JOURNAL) as journal:
+                waiting = packable(journal.names())
+        except FileNotFoundError:  # the run was closed
+            return
+        packed = not waiting or _ending_of_child(run) == 0
+        time.sleep(LOOK_S if packed else AGAIN_S)
+
+
+def pack_closed(run: Path) -> None:
+    """Packs all segments that are to be.
+
+    Raises:
+        OSError: The disk is full; what is not packed is untouched.
+        DamagedRunError: `run.json` cannot be read, or Parquet gives other rows than it was given.
+    """
+    from wattstep.store.files import read_info
+    from wattstep.store.pieces import pack, row_words
+
+    with Folder(run) as folder, folder.inside(JOURNAL) as journal:
+        words = row_words(read_info(folder))
+        for name, number in packable(journal.names()):
+            if name in words:
+                pack(journal, name, number, words[name])
+
+
+def _ending_of_child(run: Path) -> int:
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(OSError, DamagedRunError):
+            pack_closed(run)
+            code = 0
+        os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+def _yield_to_others() -> None:
+    """Runs only where a core has nothing else to do; the kernel then treats its disk accesses likewise."""
+    with contextlib.suppress(OSError):
+        os.nice(19)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -1,0 +1,368 @@
+"""A recording in segments, packed or not, closes to the tables of one that has none."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.refusals import refused
+from tests.store.conftest import Journals, a_channel, table
+from tests.store.test_convert import TABLES, a_busy_run
+
+from wattstep.errors import DamagedRunError
+from wattstep.live.rows import MARK, MarkRows, Rows
+from wattstep.record.sampling import child, collector_child
+from wattstep.record.sampling.sampler import last_sample_ns
+from wattstep.schema.journal import Mark, piece_name, segment_name
+from wattstep.schema.run_info import PlannedRead
+from wattstep.store import marks, pieces
+from wattstep.store.convert import convert
+from wattstep.store.files import read_info
+from wattstep.store.folder import Folder
+from wattstep.store.marks import MarkJournal
+from wattstep.store.packing import pack_closed
+from wattstep.store.segments import packable, segment_bytes
+
+ROWS = {"marks.bin": 32, "operations.bin": 120, "samples-00.bin": 32, "ticks.bin": 32}
+
+
+def cut_into_segments(journals: Journals, name: str, sizes: list[int]) -> int:
+    """Spreads a journal over segments of so many rows, and the rest over one more; how many there are."""
+    path = journals.folder / name
+    data, at = path.read_bytes(), 0
+    for number, rows in enumerate([*sizes, len(data)]):
+        part = data[at : at + rows * ROWS[name]]
+        at += len(part)
+        (journals.folder / segment_name(name, number)).write_bytes(part)
+        if at == len(data):
+            return number + 1
+    raise AssertionError
+
+
+def packed(journals: Journals, name: str, number: int) -> bool:
+    with Folder(journals.folder) as folder:
+        return pieces.pack(folder, name, number, ROWS[name] // 8)
+
+
+def ordered(run: Path, name: str) -> list[dict[str, object]]:
+    """Rows of a table; channels of one read take turns, block by block."""
+    rows = table(run, name)
+    return sorted(rows, key=lambda r: (r["channel"], r["t_ns"])) if name == "samples" else rows
+
+
+@pytest.fixture(scope="module")
+def unsegmented(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    journals = a_busy_run(tmp_path_factory.mktemp("whole") / "run")
+    convert(journals.path)
+    return journals.path
+
+
+@given(data=st.data())
+@settings(max_examples=40)
+def test_tables_do_not_depend_on_where_segments_end_nor_on_which_are_packed(
+    tmp_path_factory: pytest.TempPathFactory, unsegmented: Path, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    journals = a_busy_run(folder / "run")
+    for name in ROWS:
+        sizes = data.draw(st.lists(st.integers(1, 40), max_size=6), label=name)
+        for number in range(cut_into_segments(journals, name, sizes)):
+            if data.draw(st.booleans()):
+                assert packed(journals, name, number)
+                assert not (journals.folder / segment_name(name, number)).exists()
+    convert(journals.path)
+    for name in TABLES:
+        assert ordered(journals.path, name) == ordered(unsegmented, name)
+    shutil.rmtree(folder)
+
+
+def test_the_journal_of_marks_goes_on_in_segments_of_whole_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "CHUNK", 4096)
+    monkeypatch.setattr(marks, "WORDS", 512)
+    journal = MarkJournal(tmp_path, segment=5000)  # two chunks: 256 marks
+    for number in range(600):
+        journal.add(Mark.PHASE, 7, index=number)
+    journal.close()
+    parts = [np.fromfile(tmp_path / segment_name("marks.bin", n), MARK) for n in range(3)]
+    assert [len(part) for part in parts] == [256, 256, 88]
+    assert np.concatenate(parts)["index"].tolist() == list(range(600))
+    assert len(list(tmp_path.glob("marks*"))) == 3
+
+
+def test_a_segment_that_cannot_be_begun_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "CHUNK", 4096)
+    monkeypatch.setattr(marks, "WORDS", 512)
+    journal = MarkJournal(tmp_path, segment=4096)
+    for number in range(128):
+        journal.add(Mark.PHASE, index=number)
+
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space"):
+                journal.add(Mark.PHASE, index=128)
+    assert not (tmp_path / "marks.0001.bin").exists()
+    journal.add(Mark.PHASE, index=128)
+    journal.close()
+    assert np.fromfile(tmp_path / "marks.bin", MARK)["index"].tolist() == list(range(128))
+    assert np.fromfile(tmp_path / "marks.0001.bin", MARK)["index"].tolist() == [128]
+
+
+def of_sampler(path: Path) -> Callable[[int], None]:
+    journal = child.Journal(str(path), 3, 240)  # type: ignore[no-untyped-call]
+
+    def write(t_ns: int) -> None:
+        journal.rows.append(journal.pack(t_ns, 0, 7))
+        journal.flush()
+
+    return write
+
+
+def of_collector(path: Path) -> Callable[[int], None]:
+    journal = collector_child.Journal(path, 1, 240)
+
+    def write(t_ns: int) -> None:
+        journal.add(t_ns, 0, (7,))
+        journal.flush()
+
+    return write
+
+
+@pytest.mark.parametrize("begin", [of_sampler, of_collector])
+def test_journals_of_samples_go_on_in_segments_also_after_a_kill(
+    tmp_path: Path, begin: Callable[[Path], Callable[[int], None]]
+) -> None:
+    path = tmp_path / "samples-03.bin"
+    write = begin(path)
+    for t_ns in range(24):
+        write(t_ns)
+    sizes = {each.name: each.stat().st_size for each in tmp_path.iterdir()}
+    assert sizes == {
+        "samples-03.bin": 240, "samples-03.0001.bin": 240, "samples-03.0002.bin": 96,
+    }  # fmt: skip
+    read = PlannedRead(
+        number=3, sensor="", path="", parser="", every=1, channels=(a_channel("made"),)
+    )
+    assert last_sample_ns(tmp_path, [read]) == 23
+    with (tmp_path / "samples-03.0002.bin").open("ab") as file:
+        file.write(b"cut")
+    path.rename(tmp_path / "samples-03.0000.parquet")  # packed meanwhile
+    begin(path)(24)
+    rows = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
+    assert rows[[0, 3, -1], 0].tolist() == [20, 23, 24]
+    assert not path.exists()
+
+
+def test_what_is_packed_is_all_but_the_last_two_segments_of_each_journal() -> None:
+    names = [
+        "lock", "names.jsonl", "replay-00.bin", "marks.0000.parquet", "marks.0001.bin", "marks.0002.bin",
+        "marks.0003.bin", "samples-00.bin", "samples-00.0001.bin", "samples-01.bin",
+        "samples-01.0001.bin", "samples-01.0002.bin", ".marks.0000.parquet.a1b2",
+    ]  # fmt: skip
+    assert packable(names) == [("marks.bin", 1), ("samples-01.bin", 0)]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "much", "2000"])
+def test_a_size_of_segments_that_is_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    assert segment_bytes() == 16 << 20
+    monkeypatch.setenv("WATTSTEP_SEGMENT", text)
+    with refused("malformed-segment", "WATTSTEP_SEGMENT", text):
+        segment_bytes()
+
+
+# --- faults ------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from wattstep.store import folder, packing, pieces
+
+def killed(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+place = sys.argv[2]
+if place == "packed":
+    pieces._packed = killed
+else:
+    setattr(folder.Folder, place, killed)
+packing.pack_closed(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("place", ["packed", "rename", "sync", "remove"])
+def test_a_packer_that_is_killed_loses_nothing(
+    tmp_path: Path, unsegmented: Path, place: str
+) -> None:
+    journals = a_busy_run(tmp_path / "run")
+    cut_into_segments(journals, "marks.bin", [10] * 6)
+    command = [sys.executable, "-c", KILLED, str(journals.path), place]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    if place == "sync":  # renamed, and the segment still there: both say the same
+        assert (journals.folder / piece_name("marks.bin", 0)).exists()
+        assert (journals.folder / "marks.bin").exists()
+    pack_closed(journals.path)  # by the next one
+    assert not (journals.folder / "marks.bin").exists()
+    convert(journals.path)
+    for name in TABLES:
+        assert ordered(journals.path, name) == ordered(unsegmented, name)
+    assert not journals.folder.exists()
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 100 bytes: a write further on fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+@pytest.fixture
+def segmented(tmp_path: Path) -> Journals:
+    journals = a_busy_run(tmp_path / "run")
+    cut_into_segments(journals, "marks.bin", [10] * 6)
+    return journals
+
+
+def test_a_full_disk_leaves_the_segments(segmented: Journals, small_files: None) -> None:
+    before = {path.name: path.read_bytes() for path in segmented.folder.iterdir()}
+    with pytest.raises(OSError, match="large"):
+        pack_closed(segmented.path)
+    assert {path.name: path.read_bytes() for path in segmented.folder.iterdir()} == before
+
+
+def test_a_segment_that_was_cut_in_a_row_is_not_packed(tmp_path: Path) -> None:
+    journals = a_busy_run(tmp_path / "run")
+    cut_into_segments(journals, "marks.bin", [10] * 6)
+    with (journals.folder / "marks.bin").open("r+b") as file:
+        file.truncate(5 * 32 + 7)
+    assert not packed(journals, "marks.bin", 0)
+    assert (journals.folder / "marks.bin").stat().st_size == 5 * 32 + 7
+
+
+# With 9 left, the cut lies between the two begins of the step that was started anew.
+@pytest.mark.parametrize("left", [*range(9), 10])
+def test_a_segment_that_was_cut_costs_its_steps_and_makes_none(
+    tmp_path: Path, unsegmented: Path, left: int
+) -> None:
+    journals = a_busy_run(tmp_path / "run")
+    count = cut_into_segments(journals, "marks.bin", [10] * 6)
+    assert count > 4
+    with (journals.folder / "marks.0002.bin").open("r+b") as file:
+        file.truncate(32 * left)
+    convert(journals.path)
+    there = {row["start_ns"]: row["end_ns"] for row in table(unsegmented, "steps")}
+    steps = table(journals.path, "steps")
+    assert len(there) - 5 <= len(steps) <= len(there)
+    assert all(there[row["start_ns"]] == row["end_ns"] for row in steps)
+    assert {0, 11} <= {row["index"] for row in steps}
+
+
+def test_a_segment_that_is_gone_is_named(segmented: Journals) -> None:
+    (segmented.folder / "marks.0001.bin").unlink()
+    with refused("segment-gone", "marks.0001.bin"):
+        convert(segmented.path)
+    assert read_info(segmented.path).state == "recording"
+    assert segmented.folder.exists()
+
+
+def test_a_piece_that_is_garbled_or_none_is_named(segmented: Journals) -> None:
+    pack_closed(segmented.path)
+    piece = segmented.folder / "marks.0001.parquet"
+    whole = piece.read_bytes()
+    for other in (b"", b"PAR1", whole[: len(whole) // 2], whole[:-9] + b"x" + whole[-8:]):
+        piece.write_bytes(other)
+        with pytest.raises(DamagedRunError, match=r"marks\.0001\.parquet"):
+            convert(segmented.path)
+    for columns in (
+        {"0": [1]},
+        {str(n): [None] for n in range(4)},
+        {str(n): [0.5] for n in range(4)},
+    ):
+        pq.write_table(pa.table(columns), piece)
+        with pytest.raises(DamagedRunError):
+            convert(segmented.path)
+
+
+def test_a_few_bytes_that_unpack_to_millions_of_rows_are_refused(segmented: Journals) -> None:
+    pack_closed(segmented.path)
+    rows = pa.table({str(n): np.zeros(3_000_000, np.int64) for n in range(4)})
+    for number in range(2):
+        pq.write_table(rows, segmented.folder / f"marks.{number:04d}.parquet", compression="zstd")
+    with refused("over-budget", "marks.0001.parquet"):
+        convert(segmented.path)
+
+
+def test_holes_of_all_segments_count_together(segmented: Journals) -> None:
+    for number in range(1, 4):
+        os.truncate(segmented.folder / segment_name("ticks.bin", 0), 30 << 20)
+        with (segmented.folder / segment_name("ticks.bin", number)).open("wb") as file:
+            file.truncate(30 << 20)
+    with refused("over-budget", "ticks.0002.bin"):
+        convert(segmented.path)
+
+
+# --- following ---------------------------------------------------------------------------------
+
+
+def test_a_follower_goes_on_from_segment_to_segment_packed_or_not(segmented: Journals) -> None:
+    path = segmented.folder / "marks.bin"
+    whole = np.concatenate(
+        [
+            np.fromfile(p, MARK)
+            for n in range(7)
+            if (p := path.with_name(segment_name(path.name, n))).exists()
+        ]
+    )
+    late, early = MarkRows(path), MarkRows(path)
+    seen = [early.new()]
+    assert len(seen[0]) == 10  # of the first; the end of that is known
+    assert early.behind
+    pack_closed(segmented.path)
+    for follower, rows in ((early, seen), (late, [])):
+        while len(new := follower.new()):
+            rows.append(new)
+        assert np.concatenate(rows).tobytes() == whole.tobytes()
+        assert not follower.behind
+    with path.with_name("marks.0006.bin").open("ab") as file:
+        file.write(whole[:3].tobytes())
+    assert early.new().tobytes() == whole[:3].tobytes()
+
+
+def test_rows_that_come_behind_the_last_look_at_a_segment_are_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ticks.bin"
+    rows = Rows(path, np.dtype(("<i8", 4)))
+    np.arange(8, dtype="<i8").tofile(path)
+    assert rows.new().tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not len(rows.new())
+    with path.open("ab") as file:
+        np.arange(8, 12, dtype="<i8").tofile(file)
+    np.arange(12, 16, dtype="<i8").tofile(tmp_path / "ticks.0001.bin")
+    assert rows.new().tolist() == [[8, 9, 10, 11]]
+    assert rows.new().tolist() == [[12, 13, 14, 15]]
+    assert not rows.behind

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from tests.wording import assert_says
 
-from wattstep.insight.compare.step_ceilings import Work, device_step, host_step
+from wattstep.insight.compare.step_ceilings import Work, device_step, host_step, work_of
+from wattstep.run import Run
 from wattstep.schema.device_ceilings import CeilingRow, CeilingTable, DeviceCeilings
 from wattstep.schema.figure import Figure, Missing, Status
 
@@ -46,6 +50,24 @@ SMALL = Work(kind="matrix product", calls=1, flops=1e3, bytes=0)  # as of the sm
 ACTIVATION = Work(kind="activation", calls=3, flops=1e6, bytes=3e5)  # 0.3 ms
 COPY = Work(kind="to, copied", calls=4, flops=0, bytes=4e3)  # 0.1 ms each
 TINY = Work(kind="from, copied", calls=1, flops=0, bytes=4)  # no less than 1 kB took: 0.2 ms
+
+
+def test_work_is_what_kernels_and_copies_are_counted_to_do_and_calls_of_the_host_are_none() -> None:
+    def row(name: str, kind: str, **values: float) -> dict[str, object]:
+        figures = {key: {"value": value} for key, value in values.items()}
+        return {"name": name, "kind": kind, **figures}
+
+    rows = [
+        row("aten::linear (product_of_rows)", "matrix product", calls=2, flops=2e6, bytes=0),
+        row("CopyHostToDevice", "data movement", calls=4, flops=0, bytes=4e3),
+        {**row("aten::relu (unary)", "activation", calls=1), "flops": {"value": None}},
+        row("clEnqueueNDRangeKernel", "runtime call", calls=3),
+    ]
+    run = cast("Run", SimpleNamespace(document=lambda: {"operations": rows}))
+    unknown = Work(kind="activation", calls=1, flops=None, bytes=None)
+    assert work_of(run) == [LARGE, COPY, unknown]
+    nothing = cast("Run", SimpleNamespace(document=lambda: {"operations": rows[1:]}))
+    assert isinstance(work_of(nothing), Missing)
 
 
 def test_a_resident_step_is_its_kernels_and_their_launches_in_a_row() -> None:

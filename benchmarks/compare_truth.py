@@ -72,7 +72,7 @@ def process(
     return Process(
         path=Path("made"), info=INFO, configuration=configuration_of(INFO), figures=figures,
         samples=4.0, sensors="", rounding=0.0, temperature=None, canary=None, operations=operations,
-        no_operations=None, marred={"disturbed": disturbed}, warnings=(),
+        no_operations=None, data_movement=missing("ratio", "not made"), marred={"disturbed": disturbed}, warnings=(),
     )  # fmt: skip
 
 

@@ -20,11 +20,18 @@ import numpy as np
 
 from labeling_data import SETS, Array, Split, split
 from labeling_rivals import levels, rivals
-from labeling_scores import auroc, brier, calibration_error, hungarian, open_auc
+from labeling_scores import (
+    auroc,
+    brier,
+    calibrated_error,
+    calibration_error,
+    hungarian,
+    open_auc,
+)
 
 FALSE_ALARM = 0.05
 BATCH = 100
-COLUMNS = ("open auc", "accuracy", "known accuracy", "auroc", "caught", "false alarms", "test's alarms", "ece", "brier", "hungarian", "seconds")  # fmt: skip
+COLUMNS = ("open auc", "accuracy", "known accuracy", "auroc", "caught", "false alarms", "test's alarms", "ece", "ece of chance", "label brier", "brier", "hungarian", "seconds")  # fmt: skip
 
 
 def ours(data: Split, codes: Array, **options: Any) -> dict[str, float]:
@@ -69,6 +76,8 @@ def judged(
     labeled = ~unknown
     if labeled.any():
         scores["ece"] = calibration_error(probability[labeled], right[labeled])
+        scores["ece of chance"] = calibrated_error(probability[labeled])
+        scores["label brier"] = float(((probability - right) ** 2)[labeled].mean())
     if data.unknown:
         scores["open auc"] = open_auc(right, score, known)
         scores["auroc"] = auroc(score, known)

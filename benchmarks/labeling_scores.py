@@ -34,6 +34,13 @@ def calibration_error(probability: Array, right: Array) -> float:
     return float(error)
 
 
+def calibrated_error(probability: Array) -> float:
+    """Mean calibration error of so many samples whose probabilities are exactly right: what chance alone makes."""
+    random = np.random.default_rng(0)
+    draws = [random.random(len(probability)) < probability for _ in range(50)]
+    return float(np.mean([calibration_error(probability, right) for right in draws]))
+
+
 def brier(probabilities: Array, codes: Array) -> float:
     """Mean squared distance of probabilities from the truth, summed over classes."""
     truth = np.zeros_like(probabilities)

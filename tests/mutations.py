@@ -1,7 +1,7 @@
 """Importers against recordings, and commands against folders of runs, that are damaged at random.
 
 Each input is a real or hand-written recording of a format with a few bytes, lines or numbers
-changed. It has to be read, or refused with an error of ours; every hundredth is imported whole.
+changed. It has to be read, or refused with an error of ours; every hundredth is imported and opened.
 
     python -m tests.mutations --count 100000
     python -m tests.mutations --only Kineto --seed 7
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import random
 import re
 import shutil
@@ -28,22 +29,26 @@ from typing import Any
 
 from google.protobuf import text_format
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-from tests.formats import test_nsys, test_nvprof
+from tests.formats import test_nsys, test_nvprof, test_other_tools
 
 from wattstep.errors import WattstepError
 from wattstep.formats.registry import read_log
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.importing.traces import read_trace
+from wattstep.run import load
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NUMBERS = [
     b"0", b"-1", b"1e308", b"-1e308", b"NaN", b"Infinity", b"9" * 30, b"0.0000001", b"1,5", b"",
-    b"9223372036854775807", b"-9223372036854775808", b'"', b"null", b"[[[", b"{}",
+    b"9223372036854775807", b"-9223372036854775808", b'"', b"null", b"[[[", b"{}", b"1e-320", b"1e-170",
 ]  # fmt: skip
 METER = b"time,voltage_V,current_A\n" + b"".join(
     b"%d.%03d,5.0%d,0.%d\n" % (n // 1000, n % 1000, n % 10, 300 + n % 7) for n in range(60)
 )
 PLAIN = b"t_s,gpu [W],load\n" + b"".join(b"%d.5,%d.25,%d\n" % (n, n % 9, n % 2) for n in range(40))
+ENERGY = b"t_s,power [W],energy [J],temp [C]\n" + b"".join(
+    b"%d.5,%d.25,%d.5,\n" % (n, 5 + n % 3, 6 * n) for n in range(120)
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,8 @@ def importers() -> Iterator[Importer]:
     cards = [excerpt(path) for path in sorted((FIXTURES / "nvidia").glob("[tv]*.[cx][sm][vl]"))]
     yield Importer("nvidia-smi", tuple(cards), read_log, "telemetry")
     yield Importer("power meter", (METER, METER.replace(b",", b";")), read_log, "telemetry")
-    yield Importer("plain CSV", (PLAIN,), read_log, "telemetry")
+    yield Importer("plain CSV", (PLAIN, ENERGY), read_log, "telemetry")
+    yield Importer("other tools", texts(test_other_tools), read_log, "telemetry")
 
 
 def texts(module: Any) -> tuple[bytes, ...]:
@@ -136,6 +142,7 @@ def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[s
                 if number % 100 == 0:
                     given: Any = path if importer.option == "trace" else (path,)
                     import_run(ImportSettings(**{importer.option: given}), out)
+                    json.dumps(load(out).document(), allow_nan=False)
                     outcomes["imported"] += 1
         except WattstepError:
             outcomes["refused"] += 1

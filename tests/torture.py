@@ -23,21 +23,26 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from tests.faults.conftest import Trainer
 from tests.faults.foreign import unclosed_run
 from tests.waiting import PATIENCE_S, gone
 
 import wattstep
 from wattstep.errors import WattstepError
+from wattstep.run.report import STOPPED
 from wattstep.store.lock import is_recording
 
 MARK: Final = "WATTSTEP_TORTURED"  # in the environment of all that a fault starts
 LAST_SECOND_NS: Final = 10**9
+NAMESPACE: Final = ("unshare", "--map-root-user", "--mount")  # in which one may mount
 PYTHON: Final = (sys.executable, "-m", "wattstep")
 
 
@@ -221,11 +226,13 @@ def interrupt(rng: random.Random, folder: Path) -> Told:
 
 
 def suspend(rng: random.Random, folder: Path) -> Told:
-    """Trainer or sampler stands still for a while, as on a laptop that is closed."""
+    """Trainer or sampler stands still for a while, as on a laptop that is closed: of seconds it is told."""
     with training(rng, folder) as one:
-        pid = rng.choice([one.process.pid, one.sampler()])
+        sampler = one.sampler()
+        pid = rng.choice([one.process.pid, sampler])
+        pause_s = rng.choice([rng.uniform(0.05, 1.5), rng.uniform(2.0, 4.0)])
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(rng.uniform(0.05, 1.5))
+        time.sleep(pause_s)
         os.kill(pid, signal.SIGCONT)
         one.until(rng.uniform(0.1, 0.5))
         one.process.send_signal(signal.SIGINT)
@@ -233,7 +240,67 @@ def suspend(rng: random.Random, folder: Path) -> Told:
         one.process.wait(PATIENCE_S)
     told = look(one.run, last, samples=False)
     expect(told.lost_steps == 0, f"{told.lost_steps} steps are lost")
+    run = wattstep.load(one.run)
+    notes = " ".join(run.document()["status_notes"])
+    if pid == sampler and pause_s > 1.5:
+        expect(
+            "nothing was sampled for" in notes,
+            f"{pause_s:.1f} s without samples are not told: {notes}",
+        )
+    usual_s = float(np.median(run.tables.steps().seconds))
+    if pid != sampler and pause_s > max(1.5, 2 * STOPPED * usual_s):
+        expect(
+            "was the process stopped" in notes, f"a step of {pause_s:.1f} s is not told: {notes}"
+        )
     return told
+
+
+def set_clock(rng: random.Random, folder: Path) -> Told:
+    """The wall clock is set while it records, forward or back: no step is lost or longer, and it is told."""
+    ahead_s = rng.choice([-1, 1]) * rng.choice([5.0, 3600.0, 1e6, 1.5e9])
+    ended = scripted(folder, lambda: None, rng.uniform(0.5, 1.5), ahead_s)
+    expect(ended.returncode == 0, f"clock set by {ahead_s:g} s: {ended.stderr[-300:]}")
+    told = look(folder / "run")
+    run = wattstep.load(folder / "run")
+    steps = run.tables.steps()
+    lasted_s = float(steps.end_ns[-1] - steps.start_ns[0]) * 1e-9
+    expect(
+        lasted_s < PATIENCE_S and bool((steps.seconds > 0).all()),
+        f"steps last {lasted_s:.1f} s in all",
+    )
+    notes = " ".join(run.document()["status_notes"])
+    expect("time of day went" in notes, f"a clock set by {ahead_s:g} s is not told: {notes}")
+    return told
+
+
+def few_inodes(rng: random.Random, folder: Path) -> Told:
+    """A file system in which so many files can be made: it records, or says in one line why not."""
+    most, seconds = rng.randint(1, 25), rng.uniform(0.1, 0.5)
+    place = folder / "small"
+    place.mkdir()
+    # The file system lives as long as the process that mounted it: what lies there is copied out.
+    words = (
+        f"mount -t tmpfs -o nr_inodes={most},size=64m none {place} || exit 99\n"
+        f'"$@"; ended=$?; [ -e {place}/run ] && cp -r {place}/run {folder}/run; exit $ended'
+    )
+    command = [
+        *NAMESPACE,
+        "sh",
+        "-c",
+        words,
+        "sh",
+        sys.executable,
+        "-c",
+        SCRIPT,
+        str(place / "run"),
+        str(seconds),
+        "0",
+    ]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False
+    )
+    expect(ended.returncode != 99, f"nothing can be mounted: {ended.stderr[-200:]}")
+    return after_script(ended, folder, most)
 
 
 def fill_disk(rng: random.Random, folder: Path) -> Told:
@@ -269,6 +336,9 @@ def starve(rng: random.Random, folder: Path) -> Told:
 SCRIPT: Final = """
 import sys, time, wattstep
 end = time.monotonic() + float(sys.argv[2])
+wall_ns, set_at, ahead_ns = time.time_ns, (time.monotonic() + end) / 2, round(float(sys.argv[3]) * 1e9)
+time.time_ns = lambda: wall_ns() + (ahead_ns if time.monotonic() > set_at else 0)
+time.time = lambda: time.time_ns() * 1e-9
 trained = False
 try:
     with wattstep.Recorder(sys.argv[1], interval="1ms") as recorder:
@@ -288,11 +358,11 @@ print("trained")
 
 
 def scripted(
-    folder: Path, limit: Callable[[], None], seconds: float
+    folder: Path, limit: Callable[[], None], seconds: float, ahead_s: float = 0.0
 ) -> subprocess.CompletedProcess[str]:
-    """Somebody's script under a limit."""
+    """Somebody's script under a limit, for so many seconds, after half of which its wall clock is set."""
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder / "run"), str(seconds)],
+        [sys.executable, "-c", SCRIPT, str(folder / "run"), str(seconds), str(ahead_s)],
         capture_output=True, text=True, timeout=PATIENCE_S * 2, preexec_fn=limit, check=False,
     )  # fmt: skip
 
@@ -383,6 +453,54 @@ def kill_server(rng: random.Random, folder: Path) -> Told:
     return look(folder / "runs" / "one")
 
 
+def kill_server_child(rng: random.Random, folder: Path) -> Told:
+    """`kill -9` of a server's child at work: the server goes on, says it in one line, and shows the page after."""
+    store = folder / "runs"
+    unclosed_run(store / "one")
+    wattstep.load(store / "one")
+    server = subprocess.Popen(
+        [*PYTHON, "serve", str(store), "--port", "0", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        text = ""
+        while not text.endswith("}\n") and (line := server.stdout.readline()):
+            text += line
+        url = json.loads(text)["url"].rstrip("/")
+        (listed,) = json.loads(asked(url, "/api/runs")[1])["runs"]
+        page = f"/runs/{listed['id']}"
+        asked(url, page)
+        time.sleep(rng.uniform(0.0, 1.0))
+        children = Path(f"/proc/{server.pid}/task").glob("*/children")
+        pids = [int(pid) for each in children for pid in each.read_text().split()]
+        for pid in pids[: rng.randint(1, 2)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        status = asked(url, "/")[0]
+        expect(status == 200, f"the list has status {status}")
+
+        def shown() -> bool:
+            status = asked(url, page)[0]
+            expect(status in (200, 202, 500, 503), f"the page has status {status}")
+            return status == 200
+
+        wait_for(shown, "the page of the run does not come again")
+    finally:
+        server.terminate()
+        server.communicate()
+    return look(store / "one")
+
+
+def asked(url: str, page: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    try:
+        with urllib.request.urlopen(f"{url}{page}", timeout=PATIENCE_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def kill_sweep(rng: random.Random, folder: Path) -> Told:
     """`kill -9` of a sweep at any moment; the same command again finishes it, each configuration once."""
     words = [
@@ -421,10 +539,13 @@ FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
     "converter killed": (kill_converter, 3),
     "sweep killed": (kill_sweep, 1),
     "server killed": (kill_server, 1),
+    "server's child killed": (kill_server_child, 1),
     "disk full at a random byte": (fill_disk, 4),
     "files cut at random": (cut_files, 6),
     "descriptors, memory or processes exhausted": (starve, 3),
+    "inodes exhausted": (few_inodes, 2),
     "suspended and resumed": (suspend, 2),
+    "clock set": (set_clock, 1),
     "two recorders at once": (two_recorders, 1),
 }
 

@@ -158,7 +158,7 @@ def test_a_device_s_ceilings_are_one_screen_or_all_of_it_or_a_document(
     document = json.loads(wattstep("ceilings", "--processor", "opencl", "--json", "-q").out)
     assert document["tables"] == json.loads(file.read_text())["tables"]
     assert document["tables"]["products"]["rows"][0]["figures"]["naive"]["value"] == 3e9
-    assert asked == [("mali", 120.0, False), (None, 120.0, True), (None, 120.0, False)]
+    assert asked == [("mali", 240.0, False), (None, 240.0, True), (None, 240.0, False)]
 
 
 def device_ceilings() -> DeviceCeilings:

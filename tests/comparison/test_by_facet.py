@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.refusals import refused
-from tests.reports.test_never_recorded import STEP_MS, figure, made, on_terminal
+from tests.reports.test_never_recorded import figure, made, on_terminal
 from tests.wording import assert_says
 
 from wattstep.api import compare_by
@@ -14,20 +14,21 @@ from wattstep.insight.compare.process import process_of
 from wattstep.report.html.compared import compared_section
 from wattstep.report.terminal.by_facet import print_by_facet
 from wattstep.schema.figure import Status
+from wattstep.schema.figures import Metrics
 from wattstep.schema.run_report import RunReport
 
 
 def on(engine: str, batch: int, slower: float, moved: float) -> RunReport:
-    """A training of which the first operation, of 30 % of a step, only moves data, as far as it is to."""
+    """A training that moves data for so much of a step."""
     report = made(Status.PREDICTED, batch, slower)
-    first, *rest = report.operations
-    step_s = STEP_MS * 1e-3 * slower
-    moving = replace(
-        first,
-        labels={**first.labels, "kind": "data movement"},
-        figures=type(first.figures)({"time": figure(moved * step_s, "s", Status.PREDICTED)}),
-    )
-    return replace(report, run=f"{engine}-{batch}", engine=engine, operations=(moving, *rest))
+    share = figure(moved, "ratio", Status.PREDICTED)
+    metrics = Metrics({**report.metrics, "data_movement_share": share})
+    return replace(report, run=f"{engine}-{batch}", engine=engine, metrics=metrics)
+
+
+def without(report: RunReport) -> RunReport:
+    """The same, of which no operations are told."""
+    return replace(report, operations=(), metrics=made(Status.PREDICTED).metrics)
 
 
 RUNS = [
@@ -48,7 +49,7 @@ def test_engines_stand_beside_torch_batch_by_batch() -> None:
         assert words == f"batch {batch}"
         assert cells[of_mnn].ratios["step_time"].value == pytest.approx(slower)
         assert cells[of_mnn].ratios["peak_memory"].value == pytest.approx(1.0)
-        share = cells[of_mnn].figures["data movement"]
+        share = cells[of_mnn].figures["data_movement_share"]
         assert share.value == pytest.approx(moved)
         assert share.low == pytest.approx(moved * 0.96)
         assert share.status is Status.PREDICTED
@@ -65,10 +66,9 @@ def test_batches_are_in_their_order_and_blocks_are_of_one_engine() -> None:
 
 
 def test_what_was_not_recorded_says_why() -> None:
-    plain = replace(RUNS[0], operations=())
-    compared = compare_by("engine", [plain, *RUNS[1:]])
+    compared = compare_by("engine", [without(RUNS[0]), *RUNS[1:]])
     shares = [
-        cell.figures["data movement"] for _, cells in compared.rows for cell in cells.values()
+        cell.figures["data_movement_share"] for _, cells in compared.rows for cell in cells.values()
     ]
     [lacking] = [share for share in shares if share.missing]
     assert lacking.reason
@@ -93,8 +93,7 @@ def test_the_published_share_of_data_movement_stands_beside_engines_and_says_who
 
 
 def test_where_no_data_movement_is_known_nothing_published_stands_beside_it() -> None:
-    without = [replace(run, operations=()) for run in RUNS]
-    assert compare_by("engine", without).document()["published"] == []
+    assert compare_by("engine", [without(run) for run in RUNS]).document()["published"] == []
     assert compare_by("batch", RUNS).document()["published"] == []
 
 
@@ -111,6 +110,6 @@ def test_a_report_of_several_engines_has_them_side_by_side() -> None:
     _, rows = section.tables[-1]
     heads = [column.key for column in rows.columns]
     assert heads[:3] == ["configuration", "engine", "step_time"]
-    shares = [row[heads.index("data movement")] for row in rows.rows]
+    shares = [row[heads.index("data_movement_share")] for row in rows.rows]
     for share, value in zip(shares, ("5.00", "35.0", "10.0", "40.0"), strict=True):
         assert f"{value} %" in share.text

@@ -192,3 +192,27 @@ def test_the_report_is_one_page_with_the_papers_numbers(report: DailyReport) -> 
     charts = next(e for e in tree(page).all() if e.attributes.get("id") == "charts")
     for size in (8, 16):
         assert f"batch {size}" in str(unpacked(charts.text))
+
+
+def test_days_train_on_what_was_labeled_here(tmp_path: Path) -> None:
+    settings = DailySettings(
+        **{**vars(SETTINGS), "labels": "auto", "labeled": 60, "days": 2, "judged": 50}
+    )
+    folder = DailyFolder(tmp_path / "auto")
+    folder.open(settings)
+    train_daily(folder, [16], lambda news: None)
+    before = folder.labels()
+    train_daily(folder, [16], lambda news: pytest.fail("something was trained"))
+    folder.close()
+    assert before is not None
+    assert folder.labels() == before
+    told = daily_report(folder)
+    assert told.labels is not None
+    assert told.labels.labeled + told.labels.unknown + told.labels.withheld == 64
+    # Ten classes: whoever guesses is right once in ten times.
+    assert told.labels.right.value > 0.4
+    (batch,) = told.batches
+    for day, row in zip(batch.days[1:], before, strict=True):
+        labeled = sum(label >= 0 for label in row["classes"])
+        assert day.steps == -(-labeled // 16)
+    assert "Labels right" in render_daily(told)

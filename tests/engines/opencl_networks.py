@@ -136,8 +136,13 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def conv2d(
-    x: Array, w: Array, b: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1
-) -> Array:
+    x: Array, w: Array, b: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    groups: int = 1,
+) -> Array:  # fmt: skip
+    if groups > 1:
+        parts = [np.split(each, groups, axis) for each, axis in ((x, 1), (w, 0))]
+        made = [conv2d(*pair, None, stride, padding, dilation) for pair in zip(*parts, strict=True)]
+        return np.concatenate(made, 1) + (0 if b is None else b[:, None, None])
     (sy, sx), (py, px), (dy, dx) = _pair(stride), _pair(padding), _pair(dilation)
     x = np.pad(x, ((0, 0), (0, 0), (py, py), (px, px)))
     kh, kw = w.shape[2:]

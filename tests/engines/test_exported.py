@@ -25,11 +25,13 @@ from wattstep.engines.exported.conformance import (
 )
 from wattstep.engines.exported.folder import (
     FACTS,
+    WEIGHTS,
     ExportedFolder,
     ExportedInput,
     ExportedOptimizer,
     ExportedParameter,
     ExportedTraining,
+    save_arrays,
     write_facts,
 )
 from wattstep.engines.exported.trainer import ExportedTrainer
@@ -68,6 +70,21 @@ def folder(tmp_path: Path) -> Path:
     np.save(tmp_path / "inputs.npy", np.arange(12, dtype=np.float32).reshape(2, 2, 3))
     write_facts(tmp_path, training())
     return tmp_path
+
+
+def test_weights_that_are_none_or_of_another_shape_are_refused_by_name(folder: Path) -> None:
+    """Whoever makes a folder can make its hashes."""
+    for values in (b"no archive", {"v": np.zeros(3)}, {"w": np.zeros(4)}):
+        if isinstance(values, bytes):
+            (folder / WEIGHTS).write_bytes(values)
+        else:
+            save_arrays(folder / WEIGHTS, values)
+        write_facts(folder, training())
+        with refused("damaged-export", WEIGHTS):
+            ExportedFolder(folder).weights()
+    save_arrays(folder / WEIGHTS, {"w": np.arange(3.0)})
+    write_facts(folder, training())
+    assert list(ExportedFolder(folder).weights()["w"]) == [0.0, 1.0, 2.0]
 
 
 def test_what_was_written_is_read(folder: Path) -> None:

@@ -14,17 +14,23 @@ from tests.refusals import refused
 from tests.wording import assert_says
 
 from wattstep import workloads
+from wattstep.cli.sweep import first_engine
 from wattstep.engines import ENGINES, find
 from wattstep.engines.exported.engine import ExportedEngine, in_child
 from wattstep.errors import WattstepError
 from wattstep.schema import extras
 from wattstep.schema.processes import refusal_news
 from wattstep.schema.workload import OptimizerSettings, Preparation
+from wattstep.sweep.plan import SweepPlan
+from wattstep.train.calibration.engine import calibrate_engine
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage
 from wattstep.train.child.verdict import judge
+from wattstep.train.daily.settings import DailySettings
 from wattstep.train.memory import FootprintSettings
 from wattstep.train.memory.life import measure
+from wattstep.train.settings import TrainingSettings
+from wattstep.tune.tuning import Question, tune
 
 EXPORTED = [name for name in ENGINES.own if find(name).exports]
 
@@ -51,6 +57,36 @@ def test_an_optimizer_that_it_does_not_make_is_refused_by_the_engines_name(
     preparation = Preparation(batch_size=2, optimizer=settings)
     with refused("optimizer-not-for-engine", words, name):
         find(name).prepare(workloads.find("lenet"), preparation)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_training_by_the_day_is_refused_before_anything_is_exported(name: str) -> None:
+    with refused("not-for-engine", name, "--engine torch"):
+        DailySettings(workload="lenet", engine=name)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_tuning_is_refused_before_anything_is_exported(name: str, tmp_path: Path) -> None:
+    question = Question(settings=TrainingSettings(workload="lenet", engine=name))
+    with refused("not-tunable", name, "--engine torch"):
+        tune(question, tmp_path / "tune")
+    assert not (tmp_path / "tune").exists()
+
+
+def test_what_trains_on_no_cpu_is_not_calibrated(tmp_path: Path) -> None:
+    with refused("not-predicted", "opencl"):
+        calibrate_engine("opencl", tmp_path / "this.toml", tell=lambda stage, share: None)
+
+
+def test_each_engine_of_a_sweep_trains_on_its_own_processor() -> None:
+    """What was asked for by name is not another engine's to change."""
+    shared = TrainingSettings(workload="lenet", engine="mnn", trace="none")
+    plan = SweepPlan(settings=shared, workloads=("lenet",), batches=(4,), engines=("mnn", "opencl"))
+    settings = [plan.settings_of(each, out="") for each in plan.configurations()]
+    assert [each.processor for each in settings] == ["cpu", "opencl"]
+    assert first_engine("mnn, opencl", "") == "mnn"
+    with refused("unknown-processor", "cpu"):
+        first_engine("mnn,opencl", "cpu")
 
 
 @pytest.mark.parametrize("name", EXPORTED)

@@ -28,6 +28,13 @@ def normalized(inputs: Tensor) -> list[Any]:
 def convolved(inputs: Tensor) -> list[Any]:
     module = torch.nn.Conv2d(inputs.shape[1], 8, 3, stride=2, padding=1, dtype=inputs.dtype)
     made = functional.relu(module(inputs), inplace=True)
+    for change in (
+        functional.leaky_relu,
+        functional.hardswish,
+        functional.silu,
+        functional.hardsigmoid,
+    ):
+        made = change(made + 1, inplace=True)
     (made + made).sum().backward()
     return [made, inputs.grad, module.weight.grad, made.detach()[:, 1:]]
 
@@ -47,9 +54,23 @@ def mixed(inputs: Tensor) -> list[Any]:
     counted = torch.tensor(0)
     counted.add_(1)
     return [
-        whole.add_(2), whole + 1, whole + 1.5, inputs.detach().add_(1), inputs.detach().mul_(inputs.detach()),
+        inputs.new_zeros(4, 3, 6, 6).copy_(inputs), whole.copy_(inputs.detach().flatten()[:3]), whole.add_(2), whole + 1, whole + 1.5, inputs.detach().add_(1), inputs.detach().mul_(inputs.detach()),
         inputs.detach()[..., :1] + inputs.detach(), inputs.split(1, dim=-1), inputs.transpose(-1, -2).clone(),
         int(counted), inputs.expand(2, *inputs.shape), functional.dropout(inputs), inputs.unbind(0),
+    ]  # fmt: skip
+
+
+def reduced(inputs: Tensor) -> list[Any]:
+    values, places = inputs.max(dim=1)
+    chosen = torch.where(inputs > 0, inputs, inputs.new_zeros(1))
+    scores = functional.log_softmax(inputs.flatten(1), dim=1)
+    classes = torch.zeros(len(inputs), dtype=torch.int64)
+    loss = functional.nll_loss(scores, classes) + chosen.mean() + values.sum()
+    loss.backward()
+    return [
+        values, places, chosen, scores, loss, inputs.grad, inputs.sum((0, 2)), inputs.mean(-1, keepdim=True),
+        torch.cat([inputs, inputs[:1]]), inputs.detach()[1:].argmax(-1), functional.gelu(inputs), inputs / 2,
+        inputs.to(torch.float64) - inputs, functional.layer_norm(inputs, inputs.shape[-1:]), functional.layer_norm(inputs, inputs.shape[1:]),
     ]  # fmt: skip
 
 
@@ -65,7 +86,7 @@ def facts(value: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed])
+@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed, reduced])
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,6 +124,15 @@ def test_values_that_are_known_stay_known_and_others_are_refused() -> None:
         assert number.item() == 6
         with pytest.raises(DataDependentOutputException):
             torch.randn(1).add_(1).item()
+
+
+def test_a_value_that_something_unknown_is_written_to_is_unknown() -> None:
+    with ShapeMode():
+        number = torch.tensor(2.0)
+        again = number.detach()
+        number.add_(torch.randn(()))
+        with pytest.raises(DataDependentOutputException):
+            again.item()
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:

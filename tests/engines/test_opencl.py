@@ -55,6 +55,19 @@ def convolutions() -> Network:
     return ended(net, net("flatten", net("relu", value), 1), 4, 4 * 3 * 4)
 
 
+def groups() -> Network:
+    """Two groups of channels, then each channel on its own, then groups whose windows are the image."""
+    net = Network((3, 4, 7, 6), 3)
+    value = net(
+        "conv2d", {"of": "inputs"}, net.weight(6, 2, 3, 2), net.weight(6), [2, 1], [1, 1], 1, 2
+    )
+    value = net("relu", value)
+    value = net("conv2d", value, net.weight(12, 1, 3, 3), net.weight(12), 1, 1, 1, 6)
+    value = net("tanh", value)
+    value = net("conv2d", value, net.weight(3, 4, 1, 1), None, 1, 0, 1, 3)
+    return ended(net, net("flatten", value, 1), 3, 3 * 4 * 7)
+
+
 def pooled(op: str, *of: Any) -> Callable[[], Network]:
     def make() -> Network:
         net = Network((2, 3, 7, 8), 4)
@@ -110,6 +123,7 @@ def squared() -> Network:
 NETWORKS: dict[str, Callable[[], Network]] = {
     "mlp": mlp,
     "convolutions": convolutions,
+    "groups": groups,
     "average": pooled("avg_pool2d", [3, 2], [2, 2], [1, 0]),
     "average of the image alone": pooled("avg_pool2d", 3, 2, 1, True, False),
     "maximum": pooled("max_pool2d", 3, 2, 1),
@@ -174,10 +188,9 @@ def test_optimizers_take_the_steps_of_their_formulas(
 
 
 def test_what_is_not_trained_is_refused_by_name_with_the_reason() -> None:
-    grouped = Network((2, 4, 5, 5), 3)
-    weight = grouped.weight(4, 2, 3, 3)
-    value = grouped("conv2d", {"of": "inputs"}, weight, None, 1, 0, 1, 2)
-    ended(grouped, grouped("mean", value, [2, 3]), 3, 4)
+    padded = Network((2, 4, 5, 5), 3)
+    value = padded("conv2d", {"of": "inputs"}, padded.weight(4, 4, 3, 3), None, 1, "same")
+    ended(padded, padded("mean", value, [2, 3]), 3, 4)
     fixed = Network((2, 4), 3)
     value = fixed(
         "_native_batch_norm_legit_functional", {"of": "inputs"}, fixed.weight(4), fixed.weight(4),
@@ -187,7 +200,7 @@ def test_what_is_not_trained_is_refused_by_name_with_the_reason() -> None:
     clipped = Network((2, 4), 3)
     ended(clipped, clipped("hardtanh", {"of": "inputs"}, -1.0, 1.0), 3, 4)
     for net, words in (
-        (grouped, ("conv2d", "2 groups")),
+        (padded, ("conv2d", "same")),
         (fixed, ("batch_norm", "fixed statistics")),
         (clipped, ("hardtanh", "-1.0")),
     ):

@@ -104,6 +104,17 @@ def test_torch_is_not_in_the_process_that_trains(lenet: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(lenet)], check=True, timeout=600)
 
 
+def test_a_cpus_buffers_are_memory_of_the_process_and_a_gpus_are_the_devices(lenet: Path) -> None:
+    trainer = trainer_of(lenet)
+    sizes, units = trainer.memory(), trainer.execution.opened.device.units
+    assert "allocated" not in sizes
+    assert trainer.threads == units
+    handed = trainer.execution.opened
+    handed.device = replace(handed.device, kind="gpu")  # played
+    assert trainer.memory()["allocated"] == sum(sizes.values())
+    assert trainer.threads is None
+
+
 def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:
     workload = workloads.find("lenet")
     preparation = Preparation(batch_size=4, exported=lenet)

@@ -1,4 +1,4 @@
-"""A capture loads no compiler of torch's; whatever asks for one gets the real one, once and for good."""
+"""A capture loads no compiler of torch's and no symbols; whatever asks for them gets the real ones, once and for good."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ family = engine.capture(workloads.find("resnet8"), Preparation(batch_size=4), "f
 assert family.capture is None and family.small.count > 100
 assert "torch._dynamo" not in sys.modules
 assert "_dynamo" not in vars(torch)
+for name in ("sympy", "torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor"):
+    assert name not in sys.modules, name
+assert "symbolic_shapes" not in vars(torch.fx.experimental)
 """
 COMPILES = """
 model = torch.nn.Linear(3, 3)
@@ -51,6 +54,57 @@ with without_compiler():
 """
 
 
+NUMBERS = """
+import sys
+import torch
+from wattstep.engines.torch.without_compiler import without_compiler
+tensor = torch.zeros(2, 3)
+ASKED = {
+    "guard_or_false": [(True,), (False,)], "guard_or_true": [(True,), (False,)], "expect_true": [(True,), (False,)],
+    "statically_known_true": [(True,), (False,)], "guard_size_oblivious": [(True,), (False,)],
+    "sym_and": [(True,), (True, False), (True, True)], "sym_or": [(False,), (True, False), (False, False)],
+    "sym_eq": [(3, 3), (3, 4), ((1, 2), [1, 2]), ((1, 2), (1, 3)), ((1, 2), (1,)), (tensor.shape, (2, 3))],
+    "is_symbolic": [(3,), (3.5,), (True,)], "is_nested_int": [(3,)], "has_guarding_hint": [(3,)],
+    "guarding_hint_or_throw": [(3,), (True,)], "optimization_hint": [(3,)],
+    "free_unbacked_symbols": [(3,), (tensor,), ([1, tensor, None],)],
+    "has_free_unbacked_symbols": [(3,), (tensor,)], "has_free_symbols": [(3,), (tensor.shape,)],
+}
+with without_compiler():
+    from torch.fx.experimental import symbolic_shapes as light
+    import sympy
+    Basic, asked, held = sympy.Basic, {name: getattr(light, name) for name in ASKED}, sympy
+    told = {name: [asked[name](*each) for each in cases] for name, cases in ASKED.items()}
+    assert not isinstance(3, Basic) and not isinstance(3, (str, Basic))
+assert "sympy" not in sys.modules
+from torch.fx.experimental import symbolic_shapes as real
+assert real is not light and light.ShapeEnv is real.ShapeEnv and light.guard_or_false is real.guard_or_false
+for name, cases in ASKED.items():
+    answers = [getattr(real, name)(*each) for each in cases]
+    assert [(type(each) is bool, each) for each in told[name]] == [(type(each) is bool, each) for each in answers], name
+import sympy
+assert held.Basic is sympy.Basic and held.Symbol is sympy.Symbol
+assert isinstance(sympy.Symbol("n"), Basic)
+class Of(Basic):
+    pass
+assert Of.__mro__[1] is sympy.Basic
+size = real.ShapeEnv().create_unbacked_symint()
+assert asked["is_symbolic"](size) and asked["free_unbacked_symbols"](size)
+"""
+SYMBOL = """
+import sys
+import torch
+from wattstep.engines.torch.without_compiler import without_compiler
+with without_compiler():
+    import sympy
+    light = sympy
+    from sympy.core import Integer
+    import sympy
+    assert sympy is not light and Integer is sympy.Integer and light.Integer is Integer
+    assert sys.modules["torch._dynamo"].graph_break() is None
+assert "torch._dynamo" not in sys.modules
+"""
+
+
 def run(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -62,6 +116,14 @@ def test_a_capture_loads_no_compiler_and_leaves_one_to_be_loaded() -> None:
 
 def test_what_is_asked_for_beyond_plain_questions_is_the_real_one() -> None:
     run(ASKED)
+
+
+def test_numbers_are_told_what_symbolic_shapes_tell_them() -> None:
+    run(NUMBERS)
+
+
+def test_symbols_are_loaded_without_the_compiler() -> None:
+    run(SYMBOL)
 
 
 def test_a_part_of_the_compiler_is_loaded_once() -> None:

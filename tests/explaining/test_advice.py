@@ -265,6 +265,19 @@ def test_crowded_threads_are_advised_against_without_a_made_up_gain(tmp_path: Pa
     assert "only a run" in row["gain"].reason
 
 
+def test_threads_of_an_opencl_device_are_asked_of_its_driver(tmp_path: Path) -> None:
+    """`--threads` is refused there, and an export has no mode."""
+    info = {
+        "threads": 4, "engine": "opencl 2026.1", "processor": "opencl",
+        "options": {"rate_rule": "linear", "opencl_mode": "fused", "exported": True},
+    }  # fmt: skip
+    path = trained(tmp_path / "run", WORK, machine(2.5, 3.5), info, steps=120)
+    how = given(advice(load(path)))["fewer_threads"]["how"]
+    assert how.startswith("POCL_MAX_PTHREAD_COUNT=3 wattstep run --from")
+    assert how.endswith("--opencl-mode fused")
+    assert "--threads" not in how
+
+
 def test_idle_cores_ask_for_more_threads(tmp_path: Path) -> None:
     path = trained(tmp_path / "run", WORK, machine(1.0, 1.0), {"threads": 1}, steps=120)
     row = given(advice(load(path)))["more_threads"]

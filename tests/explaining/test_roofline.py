@@ -89,7 +89,8 @@ def test_without_ceilings_nothing_is_assumed(tmp_path: Path) -> None:
         ({"engine": "torch 1.0"}, "the run used 1.0"),
         ({"device": {"model": "phone", "cores": 8}}, "another machine"),
         ({"threads": None}, "how many threads"),
-        ({"processor": "cuda"}, "CPUs only"),
+        ({"processor": "cuda"}, "used cuda"),
+        ({"engine": "mnn 3.6.1"}, "of torch"),
     ],
 )
 def test_ceilings_of_something_else_are_refused(

@@ -35,7 +35,7 @@ from wattstep.sweep.cluster import (
 from wattstep.sweep.cluster_task import pack, unpack
 from wattstep.sweep.folder import SweepFolder, read_outcomes
 from wattstep.sweep.hosts import Task
-from wattstep.sweep.outcomes import baselines
+from wattstep.sweep.outcomes import Tally
 from wattstep.sweep.sweep import in_thread
 from wattstep.train.child.measuring import Listener
 
@@ -227,7 +227,10 @@ def test_each_board_cools_down_to_its_own_first_temperature() -> None:
         )
 
     told = [at("tcp://a:1", 1, 0, 40.0), at("tcp://b:1", 2, 1, 55.0), at("tcp://a:9", 4, 2, 48.0)]
-    assert baselines(told) == {"a": 40.0, "b": 55.0}  # a worker that came back has another port
+    assert Tally(told).baselines == {
+        "a": 40.0,
+        "b": 55.0,
+    }  # a worker that came back has another port
 
 
 def test_a_run_comes_over_the_network_as_it_is_and_nothing_else_does(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -11,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -31,6 +33,7 @@ from wattstep.sweep.cooling import MOST_S
 from wattstep.sweep.fleet_file import Device
 from wattstep.sweep.folder import SweepFolder, load_sweep, read_outcomes
 from wattstep.sweep.hosts import Host, Task, cool
+from wattstep.sweep.outcomes import Tally
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.measuring import Listener
 from wattstep.train.loop import Progress
@@ -188,6 +191,58 @@ def test_a_host_with_room_for_two_measures_no_two_that_differ_in_batch_size_only
     assert sorted(at[:2]) == [(1, 1), (2, 1)]
     assert sorted(at[2:]) == [(1, 2), (2, 2)]
     assert set(statuses(tmp_path).values()) == {"trained"}
+
+
+def test_workers_that_die_again_and_again_leave_nothing_out_and_nothing_twice(
+    tmp_path: Path,
+) -> None:
+    """Four at a time, of which each seventh that is begun goes down with its board; and is begun again."""
+    begun, lock = [0], threading.Lock()
+
+    def dies(name: str) -> WattstepError | None:
+        with lock:
+            begun[0] += 1
+            return RecordingError(RESTARTED) if begun[0] % 7 == 0 else None
+
+    a = Fake("a", dies, seats=4)
+    watched = sweep(tmp_path, {"a": a}, threads=(1, 2, 3, 4, 5), batches=(1, 2, 4), repeats=2)
+    assert begun[0] == 30 + (begun[0] // 7)
+    assert len(watched.ended) == len({name for name, _ in watched.ended}) == 30
+    assert set(statuses(tmp_path).values()) == {"trained"}
+    assert watched.stood == {"a": "done 30/30"}
+
+
+def test_what_is_done_and_left_is_the_same_whether_outcomes_come_at_once_or_one_by_one() -> None:
+    rng = random.Random(7)
+    every = list(
+        plan(workloads=("lenet", "dqn"), batches=(1, 2, 4, 8), repeats=50).configurations()
+    )
+    rng.shuffle(every)
+    tally, outcomes = Tally(), []
+    for one in every[:150]:
+        state = (
+            rng.choice(("trained", "out of memory", "crashed")) if one.batch_size > 2 else "trained"
+        )
+        outcomes.append(trained(one, status=state, ended=100.0 + rng.randint(1, 50)))
+        tally.add(outcomes[-1])
+    # By hand: the median of those with the same batch of the same workload; no batch above one that ran out.
+    full = [each for each in outcomes if each.status == "out of memory"]
+    expected = 0.0
+    for one in every[150:]:
+        if not any(
+            each.configuration.family == one.family
+            and each.configuration.batch_size < one.batch_size
+            for each in full
+        ):
+            expected += median(
+                each.ended - each.started
+                for each in outcomes
+                if (each.configuration.workload, each.configuration.batch_size)
+                == (one.workload, one.batch_size)
+            )
+    assert tally.time_left(every) == pytest.approx(expected)
+    assert Tally(outcomes).time_left(every) == pytest.approx(expected)
+    assert tally.done == {each.configuration.name for each in outcomes}
 
 
 def test_room_that_a_host_gets_later_is_used(tmp_path: Path) -> None:

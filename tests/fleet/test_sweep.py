@@ -16,7 +16,7 @@ from wattstep.cli.sweep import _sweep
 from wattstep.errors import RecordingError
 from wattstep.schema.outcome import Evidence, Outcome
 from wattstep.sweep.folder import OUTCOMES, SWEEP, SweepFolder, load_sweep, read_outcomes
-from wattstep.sweep.outcomes import time_left
+from wattstep.sweep.outcomes import Tally
 from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import sweep_here
 
@@ -269,17 +269,16 @@ def test_an_outcome_survives_being_written_and_read() -> None:
 def test_time_left_is_that_of_the_most_similar_ones() -> None:
     chosen = plan(workloads=("lenet", "dqn"), batches=(1, 4), repeats=2)
     configurations = list(chosen.configurations())
-    assert time_left(configurations, {}) is None
+    assert Tally().time_left(configurations) is None
     done = [
         outcome("lenet", 1, started=0, ended=10),
         outcome("lenet", 4, started=0, ended=30),
         outcome("dqn", 1, started=0, ended=100),
     ]
     # lenet: 10 and 30 once more. dqn: batch 4 twice, as long as its batch 1, and that once more.
-    left = time_left(configurations, {one.configuration.name: one for one in done})
-    assert left == 10 + 30 + 3 * 100
+    assert Tally(done).time_left(configurations) == 10 + 30 + 3 * 100
     ran_out = outcome("dqn", 1, "out of memory", started=0, ended=100)
-    left = time_left(configurations, {one.configuration.name: one for one in [*done, ran_out]})
+    left = Tally([*done[:2], ran_out]).time_left(configurations)
     assert left == 10 + 30 + 100  # its batch 4 will be skipped
 
 

@@ -15,6 +15,7 @@ from wattstep.formats.recording import Recording
 from wattstep.formats.registry import read_log
 from wattstep.importing.importer import ImportSettings, import_run
 from wattstep.importing.traces import read_trace
+from wattstep.run import load
 
 DMON = """\
 # gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk     fb   bar1   ccpm
@@ -128,9 +129,38 @@ def test_energies_that_perf_counted_become_counters(tmp_path: Path, text: str) -
     assert name == "perf stat"
     assert list(recording.value["rapl.package.energy"]) == pytest.approx([5.43, 11.43, 17.0])
     assert list(recording.t_ns["rapl.package.energy"]) == [1000266054, 2000512345, 3000700000]
-    assert list(recording.value["rapl.dram.energy"]) == pytest.approx([1.1, 2.5])
+    assert list(recording.value["rapl.dram.energy"]) == pytest.approx(
+        [1.1, np.nan, 1.1, 2.5], nan_ok=True
+    )
+    assert list(recording.t_ns["rapl.dram.energy"]) == [
+        1000266054,
+        2000512344,
+        2000512345,
+        3000700000,
+    ]
     assert {each.role for each in recording.channels} == {"energy_total"}
     assert sum(recording.ignored.values()) == 2
+
+
+def test_no_energy_spans_an_interval_that_perf_did_not_count(tmp_path: Path) -> None:
+    """Ten intervals of a second at 5 J, of which the fourth was not counted: 5 W in the eight known."""
+    joules = ["5.00", "5.00", "5.00", "<not counted>", *["5.00"] * 6]
+    path = tmp_path / "perf.log"
+    path.write_text(
+        "".join(f"{n}.000000000,{each},Joules,power/energy-pkg/,9,99.00,,\n" for n, each in enumerate(joules, 1))
+    )  # fmt: skip
+    import_run(ImportSettings(telemetry=(path,)), tmp_path / "run")
+    run = load(tmp_path / "run")
+    assert run.metrics["mean_power"].value == pytest.approx(5.0)
+    assert run.metrics["recorded_energy"].value == pytest.approx(40.0)
+    assert_says(run.metrics["recorded_energy"].reason, "89 %")
+
+
+def test_a_zone_that_perf_never_counted_is_no_part_of_the_total(tmp_path: Path) -> None:
+    _, recording = read(tmp_path / "log", PERF_CSV + PERF_CSV.replace("energy-ram", "energy-psys").replace(
+        "1.10,", "<not counted>,").replace("1.40,", "<not counted>,"))  # fmt: skip
+    assert {each.name for each in recording.channels} == {"rapl.package.energy", "rapl.dram.energy"}
+    assert {each.role for each in recording.channels} == {"energy_total"}
 
 
 def test_columns_of_perf_and_thousands_in_them_are_read(tmp_path: Path) -> None:

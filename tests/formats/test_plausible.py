@@ -73,3 +73,34 @@ def test_power_that_is_below_0_throughout_is_refused_and_noise_about_0_is_not(
     _, recording = read_log(meter(tmp_path / "meter.csv", ["-0.01", *["5.0"] * 50]))
     (name,) = recording.value
     assert recording.value[name].min() == -0.01
+
+
+def test_a_counter_that_falls_as_often_as_it_rises_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "t_s,energy [J],total_energy [J],left [Wh]\n"
+        + "".join(f"{n},{5 + n % 2},{n % 50},{50 - n // 40}\n" for n in range(200))
+    )
+    _, recording = read_log(path)
+    kinds = {channel.name: (channel.kind, channel.role) for channel in recording.channels}
+    assert kinds == {
+        "energy": ("gauge", "unknown"),  # energy of each interval
+        "total_energy": ("counter", "energy_part"),  # reset three times
+        "left": ("gauge", "unknown"),  # of a battery, which only falls
+    }
+    assert len(recording.notes) == 2
+    assert_says(recording.notes[0], "energy", 99, 199)
+    assert_says(recording.notes[1], "left", 4, 199)
+
+
+@pytest.mark.parametrize("cell", ["1e-320", "1e-200", "0"])
+def test_power_whose_square_is_no_number_is_0(tmp_path: Path, cell: str) -> None:
+    values = ["0", cell] * 40
+    path = tmp_path / "log.csv"
+    rows = "".join(f"{n},{v},{v},\n" for n, v in enumerate(values))
+    path.write_text(f"t_s,power [W],clock [GHz],temp [°C]\n{rows}")
+    with np.errstate(all="raise", under="ignore"):
+        import_run(ImportSettings(telemetry=(path,)), tmp_path / "run")
+        run = wattstep.load(tmp_path / "run")
+        run.document()
+    assert not run.series.raw("power")[1].any()

@@ -98,7 +98,7 @@ def test_labels_of_a_class_that_was_not_there_add_it(labeler: AutoLabeler) -> No
 
 def test_after_classes_were_swapped_further_labels_bring_the_accuracy_back() -> None:
     x, y = blobs(60, (0, 1, 2), seed=1)
-    labeler = AutoLabeler(candidates=12).fit(x, y)
+    labeler = AutoLabeler(candidates=8, memory=300).fit(x, y)
     swapped = np.array([1, 2, 0])
     for number in range(10):
         x, y = blobs(100, (0, 1, 2), seed=20 + number)
@@ -227,3 +227,34 @@ def test_an_extractor_that_gives_too_few_rows_is_refused() -> None:
 def test_asking_for_nothing_is_refused(fitted: AutoLabeler) -> None:
     with pytest.raises(InvalidValueError):
         fitted.ask(0)
+
+
+def test_labels_that_follow_nothing_are_not_called_sure() -> None:
+    sure = []
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        labels = random.integers(0, 2, 60)
+        labeler = AutoLabeler(candidates=6).fit(random.normal(size=(60, 6)), labels)
+        labeler.partial_label(random.normal(size=(200, 6)))
+        told = labeler.label(random.normal(size=(300, 6)))
+        sure.append(told.class_probabilities.max(axis=1).mean())
+    # A coin is right half of the time.
+    assert np.mean(sure) < 0.65
+
+
+def test_a_feature_that_few_labels_have_one_value_of_makes_no_class_unknown() -> None:
+    x, y = blobs(24, (0, 1), seed=1)
+    more, truth = blobs(300, (0, 1), seed=2)
+    random = np.random.default_rng(0)
+    flag = (random.random(300) < 0.15).astype(float)
+    labeler = AutoLabeler(candidates=8).fit(np.column_stack([x, np.zeros(24)]), y)
+    told = labeler.partial_label(np.column_stack([more, flag]))
+    assert (told.status == UNKNOWN).mean() < 0.05
+    assert (told.labels == truth).mean() > 0.95
+
+
+def test_where_nothing_is_unknown_hardly_anything_is_called_so() -> None:
+    x, y = blobs(60, (0, 1, 2), seed=1)
+    labeler = AutoLabeler(candidates=8, false_alarm=0.1).fit(x, y)
+    told = labeler.partial_label(blobs(400, (0, 1, 2), seed=2)[0])
+    assert (told.status == UNKNOWN).mean() <= 0.1 / 8

@@ -20,6 +20,7 @@ from tests.refusals import id_in, refused
 
 from wattstep.labeling import job, reading
 from wattstep.labeling.job import Asked, LabelFolder, label_files
+from wattstep.labeling.result import robust
 
 NAMES = ("a", "b", "c", "d")
 
@@ -115,6 +116,82 @@ def test_what_was_interrupted_goes_on_exactly_where_it_was(
     assert run(tmp_path / "parts", settings).equals(whole)
 
 
+def test_labels_that_are_gone_from_a_folder_are_missed(files: Path, tmp_path: Path) -> None:
+    settings = asked(files, "data.parquet", batch=120)
+    run(tmp_path / "out", settings)
+    (tmp_path / "out" / "labels" / "000001.parquet").unlink()
+    with refused("lost-labels", "000001.parquet"):
+        run(tmp_path / "out", settings)
+
+
+def test_what_a_killed_command_left_half_written_goes_and_nothing_else(
+    files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    (out / "labels").mkdir(parents=True)
+    (out / "label.json").write_text("{}")
+    half = [
+        out / ".progress.json.0123456789ab", out / "labels" / ".000000.parquet.0123456789ab",
+        out / "state.npz.new",
+    ]  # fmt: skip
+    others = [out / ".mine.0123456789ab", out / "labels" / "notes.txt"]
+    for path in (*half, *others):
+        path.touch()
+    folder = LabelFolder(out)
+    folder.open(asked(files))
+    folder.close()
+    assert not any(path.exists() for path in half)
+    assert all(path.exists() for path in others)
+
+
+def test_a_new_class_that_was_named_is_called_so_on_the_screen(files: Path, tmp_path: Path) -> None:
+    pq.write_table(table(blobs(300, (0, 1, 2, 3), seed=2)[0]), tmp_path / "data.parquet")
+    command = (
+        "label", tmp_path / "data.parquet", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--batch", 100, "--out", tmp_path / "out",
+    )  # fmt: skip
+    first = json.loads(wattstep(*command, "--json").stdout)["labeling"]
+    assert "unknown-1" in first["unknown"]
+    assert abs(first["known"]["value"] - 0.75) < 0.1  # of all samples: three clouds of four
+    named = wattstep(*command, "--name", "unknown-1=bicycle")
+    assert "bicycle (unknown-1" in named.stdout
+    assert json.loads(wattstep(*command, "--json").stdout)["labeling"]["decided"] == {
+        "unknown-1": "bicycle"
+    }
+
+
+def test_labels_in_csv_are_no_formulas_and_numbers_stay_numbers(
+    files: Path, tmp_path: Path
+) -> None:
+    x, y = blobs(40, (0, 1), seed=1)
+    np.save(tmp_path / "data.npy", blobs(60, (0, 1), seed=2)[0])
+    for first, second in (("=1+2", "@a"), ("-1", "+2.5e3")):
+        rows = {name: x[:, n] for n, name in enumerate("0123")}
+        kinds = pa.table({**rows, "kind": [(first, second)[label] for label in y]})
+        pq.write_table(kinds, tmp_path / "labeled.parquet")
+        settings = Asked(
+            data=(str(tmp_path / "data.npy"),), labeled=str(tmp_path / "labeled.parquet"),
+            column="kind", format="csv",
+        )  # fmt: skip
+        folder = LabelFolder(tmp_path / first)
+        folder.open(settings)
+        label_files(folder, settings, lambda done: None)
+        folder.close()
+        text = (tmp_path / first / "labels" / "000000.csv").read_text()
+        apostrophe = "'" if first == "=1+2" else ""
+        assert f'"{apostrophe}{first}"' in text
+        assert f'"{apostrophe}{second}"' in text
+
+
+def test_the_plane_of_the_page_is_not_that_of_a_few_outlying_values() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 3))
+    x[:4, 2] = 1e6
+    low, high = np.quantile(robust(x), [0.25, 0.75], axis=0)
+    # The middle half of normal values spans 1.35 standard deviations; by theirs, the third would span 1e-5.
+    np.testing.assert_allclose(high - low, 1.35, rtol=1e-6)
+    assert np.abs(robust(x)).max() < 5
+
+
 def test_other_data_of_the_same_name_are_refused(files: Path, tmp_path: Path) -> None:
     x, _ = blobs(120, (0, 1, 2), seed=5)
     pq.write_table(table(x), tmp_path / "data.parquet")
@@ -178,6 +255,16 @@ def test_a_file_that_is_not_there_is_one_line(files: Path, tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 2
     assert id_in(done.stdout) == "unreadable-file"
+
+
+def test_complex_numbers_are_refused(files: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "data.npy", np.zeros((4, 4), dtype=complex))
+    with refused("not-numbers", "data.npy", "complex128"):
+        reading.open_table(tmp_path / "data.npy")
+    np.save(tmp_path / "y.npy", np.zeros(4, dtype=complex))
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    with refused("mixed-labels", "complex128"):
+        reading.read_labeled(tmp_path / "x.npy", None, tmp_path / "y.npy", None)
 
 
 def test_labels_apart_from_their_samples_must_be_as_many(tmp_path: Path) -> None:

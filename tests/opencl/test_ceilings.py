@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,9 @@ class Processes:
         self.scripts = list(scripts)
         self.requests: list[Any] = []
 
-    def __call__(self, entry: str, arguments: list[str], hear: Hear, silent_s: float) -> str:
+    def __call__(
+        self, entry: str, arguments: list[str], hear: Hear, silent_s: float, limit_s: float
+    ) -> str:
         self.requests.append(json.loads(arguments[0]))
         news, how = self.scripts.pop(0)
         for line in news:
@@ -106,6 +109,47 @@ def test_a_driver_that_ends_every_process_is_refused() -> None:
         measure(None, 1.0, run=Processes(*[died] * (MOST_LOST + 1)))
 
 
+def test_what_is_not_done_in_time_is_left_out_and_named() -> None:
+    """The process is given what is left, and ended then: what it had said counts."""
+    limits: list[float] = []
+
+    def run(entry: str, arguments: list[str], hear: Hear, silent_s: float, limit_s: float) -> str:
+        limits.append(limit_s)
+        row = {"table": "launch", "row": ROW.to_dict()}
+        for line in (BEGIN, task(TASKS[0]), row, task(TASKS[1])):
+            hear(json.loads(json.dumps(line)))
+        time.sleep(limit_s)
+        return "it was not done, and was ended"
+
+    found = measure(None, 0.05, run=run)
+    assert limits[0] <= 0.05
+    assert found.rows("launch") == [ROW]
+    assert saying(found.notes, 0.05, len(TASKS) - 1, TASKS[1], TASKS[-1])
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    def run(entry: str, arguments: list[str], hear: Hear, silent_s: float, limit_s: float) -> str:
+        hear(BEGIN)
+        if rows:
+            hear(rows.pop())
+        raise KeyboardInterrupt
+
+    rows: list[dict[str, Any]] = [{"table": "launch", "row": ROW.to_dict()}]
+    found = measure(None, 100.0, run=run)
+    assert (found.measured, found.rows("launch")) == (1, [ROW])
+    with pytest.raises(KeyboardInterrupt):
+        measure(None, 100.0, run=run)
+
+
+def test_a_device_that_is_not_open_in_time_is_refused() -> None:
+    def run(entry: str, arguments: list[str], hear: Hear, silent_s: float, limit_s: float) -> str:
+        time.sleep(limit_s)
+        return "it was not done, and was ended"
+
+    with refused("opencl-process", 0.05):
+        measure(None, 0.05, run=run)
+
+
 def test_what_pocl_was_told_is_said() -> None:
     run = Processes(([{"device": {**FACTS, "target": "haswell"}, "host": {}}], ""))
     assert_says(measure(None, 1.0, run=run).notes[0], "haswell")
@@ -134,6 +178,12 @@ def test_works_take_turns_and_slow_ones_stop_early() -> None:
     assert seconds["slow"] == [2.0] * 2
     assert order[:3] == ["fast", "fast", "slow"]  # first calls, of which slow ones are not repeated
     assert order[3:7] == ["fast", "slow", "fast", "slow"]
+
+
+def test_turns_end_with_the_round_in_which_the_time_is_up() -> None:
+    rounds = iter([False, True])
+    seconds = in_turns({"one": lambda calls: 1.0 * calls}, enough=lambda: next(rounds))
+    assert seconds["one"] == [1.0, 1.0]
 
 
 def test_the_best_repetition_counts_and_the_interval_reaches_to_the_median() -> None:

@@ -21,6 +21,11 @@ def test_a_process_that_says_nothing_for_too_long_is_ended() -> None:
     assert news == [{"stage": "compiling"}]
 
 
+def test_a_process_whose_time_is_up_is_ended_whatever_it_says() -> None:
+    how = run_limited("tests.opencl.entries:hang", [], lambda news: None, limit_s=0.2)
+    assert_says(how, 0.2)
+
+
 def test_a_process_that_crashes_leaves_its_last_line() -> None:
     assert_says(
         run_limited("tests.opencl.entries:crash", [], lambda news: None), "SIGABRT", "LLVM ERROR"

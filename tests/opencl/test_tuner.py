@@ -147,3 +147,10 @@ def test_a_real_device_is_tuned(opened: Opened) -> None:
     assert tuning.median <= min(sorted(times)[len(times) // 2] for times in tuning.seconds.values())
     assert opened.allocated == allocated
     bench.release()
+
+
+def test_a_kernel_that_takes_longer_than_there_is_time_is_not_tried(device: Device) -> None:
+    bench = Made()
+    Search(device, SHAPE, bench, affordable=lambda config: config.kind != NAIVE).run()
+    assert NAIVE not in {config.kind for config in bench.checked}
+    assert BLOCKED in {config.kind for config in bench.checked}

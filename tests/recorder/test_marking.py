@@ -171,3 +171,20 @@ def test_most_plain_steps_have_one_row(tmp_path: Path, monkeypatch: pytest.Monke
     # Of six steps in 12 ms one has the process's CPU time, and of 39 three have phases: two rows each.
     assert 0.6 * 3000 < np.count_nonzero(kinds == Mark.STEP) < 0.8 * 3000
     assert np.count_nonzero(kinds) < 1.4 * 3000
+
+
+def test_a_number_that_is_passed_over_stays_so_in_plain_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count(MS, MS)
+    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    steps = StepMarker(0, 0, lambda: None, pytest.fail)
+    steps.open(tmp_path)
+    steps.start(cast("Windows", Untraced()), own_clock=False)
+    numbers = [number for number in range(500) if number % 7]
+    for number in numbers:
+        steps.index += number - steps.index
+        steps.end(steps.begin(), 1.0)
+    steps.close()
+    rows = begins_and_ends(np.fromfile(tmp_path / "marks.bin", mark_rows.MARK))
+    assert rows["index"][rows["kind"] == Mark.STEP_START].tolist() == numbers

@@ -27,7 +27,7 @@ from wattstep.schema.configuration import (
     warnings,
 )
 from wattstep.schema.figures import Figures
-from wattstep.schema.run_documents import MeasuringMachine
+from wattstep.schema.run_documents import MeasuringMachine, with_processor
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.workload import DataFacts
 from wattstep.train.child.local_machine import this_machine, unlike, versions
@@ -127,6 +127,20 @@ def test_all_who_ask_whether_runs_are_alike_follow_the_rule_of_the_field(name: s
     warned = warnings([a, b])
     assert bool(warned) is (field.rule is Rule.WARN)
     assert [note for note in notes_on_runs(runs) if note.startswith("different")] == warned
+
+
+def test_an_opencl_device_that_is_the_machines_cpu_is_its_cpu() -> None:
+    """A GPU is not: its name and the processor set a run apart."""
+    facts = {"name": "pthread", "shares_memory": True}
+    by_kind = {
+        kind: replace(
+            BASE, processor="opencl", device={**with_processor(DEVICE, {**facts, "kind": kind})}
+        )
+        for kind in ("cpu", "gpu")
+    }
+    plain = configuration_of(replace(BASE, processor="cpu"))
+    assert configuration_of(by_kind["cpu"]) == plain
+    assert set(configuration_of(by_kind["gpu"]).differences(plain, *Rule)) == {"gpu", "processor"}
 
 
 @pytest.mark.parametrize("key", [*MACHINE, "clocks", "gpus", "memory"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -123,6 +124,19 @@ def test_times_whose_differences_no_integer_holds_are_refused(
     rewrite(run, name, change)
     with refused("damaged-table", column, time):
         Tables(run).table(name)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e60, math.inf, math.nan, 5e-324])
+def test_samples_whose_squares_no_number_holds_are_refused_or_0(run: Path, value: float) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        return with_column(table, "value", [value] * len(table))
+
+    rewrite(run, "samples", change)
+    if abs(value) > 1:
+        with refused("damaged-table", "samples.parquet", "value"):
+            Tables(run).table("samples")
+        return
+    assert not any(np.nan_to_num(values).any() for _, values, _ in Tables(run).samples().values())
 
 
 def test_values_that_must_be_there_are(run: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, fields
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,13 @@ POWER_MODELS = st.fixed_dictionaries(
         "source": TEXTS,
     }
 )
+MOMENTS = st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)).map(
+    lambda moment: f"{moment:%Y-%m-%dT%H:%M:%S%z}"
+)
 INFOS = st.builds(
     RunInfo,
     state=st.sampled_from(["recording", "closed", "recovered"]),
-    created=TEXTS,
+    created=st.just("") | MOMENTS,
     workload=TEXTS,
     title=TEXTS,
     engine=TEXTS,
@@ -91,7 +95,7 @@ INFOS = st.builds(
     absent=st.dictionaries(TEXTS, TEXTS, max_size=3),
     notes=st.lists(TEXTS, max_size=3).map(tuple),
     lost=st.dictionaries(TEXTS, WHOLE, max_size=3),
-    gaps=st.lists(st.tuples(WHOLE, WHOLE), max_size=3).map(tuple),
+    gaps=st.lists(st.tuples(WHOLE, WHOLE).map(sorted).map(tuple), max_size=3).map(tuple),
 )
 
 
@@ -201,15 +205,16 @@ def test_every_field_has_its_check() -> None:
 HUGE = 10**399
 A_SET = DataFacts(name="MNIST", stand_in=False, stands_for=None, sha256="0", samples=1)
 BAD: dict[str, tuple[Any, ...]] = {
-    "batch_size": (0, -4, 2.5, True, "4", HUGE, math.nan),
+    "batch_size": (0, -4, 2.5, True, "4", HUGE, math.nan, 10**18),
     "threads": (0, -1, "two", [1]),
-    "interval_s": (-0.01, math.nan, math.inf, HUGE, None, "10ms"),
-    "warmup": (-1, 1.5, None, HUGE),
+    "interval_s": (-0.01, math.nan, math.inf, HUGE, None, "10ms", 1e12),
+    "warmup": (-1, 1.5, None, HUGE, 10**18),
+    "first_step": (-1, 10**18),
     "title": (None, ["LeNet"], 3),
     "seed": (HUGE, 0.5),
     "clocks": ([[math.inf, 1]], [[1]], [[1, 2, 3]], [[HUGE, 1]], 7, [["1", "2"]]),
     "lost": ({"sampler": math.inf}, {"sampler": HUGE}, {"sampler": None}, []),
-    "gaps": ([[0, math.inf]], [[5]], [7], {}, [[0, HUGE]]),
+    "gaps": ([[0, math.inf]], [[5]], [7], {}, [[0, HUGE]], [[2, 1]]),
     "canary": ({"kind": 3}, {"version": -1}, {"before": [1]}, {"before": {"right": "yes"}},
                {"after": {"compute_s": [math.nan]}}, {"after": {"memory_s": 0.1}},
                {"before": {"at_ns": HUGE}}),
@@ -226,6 +231,11 @@ BAD: dict[str, tuple[Any, ...]] = {
     "power_model": ({}, {"name": "vcpu"}, 3),
     "data": ({"name": "MNIST"}, {**asdict(A_SET), "samples": -1}, {**asdict(A_SET), "stand_in": 1}),
     "reads": ([{"number": 0}], [None], {}, 5),
+    "created": ("9999-99-99", "yesterday", "2026-11-20T25:00:00+0000", "x" * 5000, 5, None),
+    "imported": (
+        {"telemetry": [{"file": "a", "ignored": {"damaged line": -1}}]}, {"trace": {"events": -5}},
+        {"telemetry": [{"file": "a", "values": 10**30}]}, {"steps": {"count": -1}},
+    ),
 }  # fmt: skip
 
 
@@ -243,7 +253,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_field(
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("scale", 0), ("scale", math.inf), ("scale", "1"), ("wrap", 0), ("wrap", HUGE), ("core", -1),
+        ("scale", 0), ("scale", 1e-320), ("scale", math.inf), ("scale", "1"), ("wrap", 0), ("wrap", HUGE), ("core", -1),
         ("core", 0.5), ("resolution", -1), ("resolution", math.nan), ("kind", "meter"),
         ("status", "missing"), ("name", None), ("domain", []), ("window_s", HUGE), ("unit", {}),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.run.made import Worked, import_made, make_run
 
+from wattstep.record.tracing.windows import NOT_TRACED
 from wattstep.run import load
 
 
@@ -42,3 +44,13 @@ def test_the_cost_of_tracing_is_no_rest(tmp_path: Path) -> None:
 def test_without_operations_it_says_why(tmp_path: Path) -> None:
     share = load(make_run(tmp_path / "r", [], trace="none").path).metrics()["operations_share"]
     assert "--trace none" in (share.reason or "")
+
+
+def test_where_nothing_can_be_traced_the_reason_is_that_of_the_recorder(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "r", [], trace="none").path
+    document = json.loads((path / "run.json").read_text())
+    document |= {"trace": "auto", "notes": ["something else", NOT_TRACED.format("mlx")]}
+    (path / "run.json").write_text(json.dumps(document))
+    share = load(path).metrics()["operations_share"]
+    assert share.reason is not None
+    assert share.reason.startswith("mlx ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ ALL_COUNTS = 4  # cores up to which every number of threads is measured
 PRECISIONS = ("fp32", "bf16")
 OPENCL = "opencl"
 SECONDS = 12.0
-OPENCL_SECONDS = 120.0  # most of it for the search for kernels, which is remembered
+OPENCL_SECONDS = 240.0  # half of it for the search for kernels, which is remembered
 
 
 def ceilings(
@@ -59,8 +59,8 @@ def ceilings(
     seconds: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
-            help="How long measuring, or OpenCL's search for kernels, may take, roughly. [default: 12; "
-            "OpenCL: 120]",
+            help="How long measuring may take, roughly; OpenCL's is ended then, with what was measured. "
+            "[default: 12; OpenCL: 240]",
             metavar="S",
         ),
     ] = None,
@@ -131,6 +131,7 @@ def _measure_device(
     from wattstep.record.sensors.machine import describe
     from wattstep.report.json_document import dump
     from wattstep.report.terminal.device_ceilings import print_device_ceilings
+    from wattstep.store.device_ceilings import keep
     from wattstep.train.child.local_machine import one_at_a_time
 
     facts = describe()
@@ -140,10 +141,13 @@ def _measure_device(
             processor.partition(":")[2] or None,
             seconds,
             retune=retune,
-            tell=(lambda text: None) if quiet else say,
+            tell=_counting_down(seconds, quiet),
             host=host,
         )
     measured = replace(measured, notes=(*others, *measured.notes))
+    if not keep(measured):
+        more = "more was measured before, which stays what predictions take"
+        measured = replace(measured, notes=(*measured.notes, more))
     if out is not None:
         _write(measured.to_dict(), out)
     if as_json:
@@ -227,13 +231,7 @@ def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> 
     from wattstep.store.ceilings import keep
     from wattstep.train.child.local_machine import one_at_a_time
 
-    begun = time.monotonic()
-
-    def tell(text: str) -> None:
-        left_s = begun + seconds - time.monotonic()
-        if not quiet:
-            say(f"{text} (about {left_s:.0f} s left)" if left_s >= 1 else text)
-
+    tell = _counting_down(seconds, quiet)
     engine = engines.find(name)
     engine.load()
     device, ceilings = describe(), []
@@ -253,6 +251,18 @@ def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> 
             ceilings.append(replace(measured, notes=(*others, *measured.notes)))
             keep(ceilings[-1])
     return ceilings
+
+
+def _counting_down(seconds: float, quiet: bool) -> Callable[[str], None]:
+    """Tells what is measured next, and how much of the time is left."""
+    begun = time.monotonic()
+
+    def tell(text: str) -> None:
+        left_s = begun + seconds - time.monotonic()
+        if not quiet:
+            say(f"{text} (about {left_s:.0f} s left)" if left_s >= 1 else text)
+
+    return tell
 
 
 def _check_seconds(seconds: float) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @with_settings(
-    "images_per_day", "days", "batch", "epochs_per_day", "pretrain", "pretrain_seconds", "judged",
+    "images_per_day", "days", "batch", "epochs_per_day", "pretrain", "pretrain_seconds", "labels", "labeled", "judged",
     "threads", "engine", "processor", "precision", "channels_last", "compiled", "rate_rule", "seed",
     "data_dir", "power_model", "out", "json", "quiet",
     of=DailySettings,
@@ -85,8 +85,11 @@ def _progress(title: str, days: int, quiet: bool) -> Callable[[ChildNews], None]
         if "warning" in news:
             say(f"wattstep: warning: {news['warning']}")
         elif not quiet:
-            where = f"pre-training, step {news['step']}"
-            if "day" in news:
+            if news["stage"] == "labeling":
+                where = f"labels of day {news['day']}"
+            elif news["stage"] == "pre-training":
+                where = f"pre-training, step {news['step']}"
+            else:
                 where = f"batch {news['batch_size']}, day {news['day']}"
                 first += 1
                 if first == 1:  # time counts from the first day that is trained now

@@ -79,7 +79,7 @@ def fits(
         steps=STEPS,
         warmup=1,
         trace="none",
-        engine=first_engine(engine),
+        engine=first_engine(engine, given["processor"]),
         **{**given, "data_dir": absolute(given["data_dir"])},
     )
     plan = make_plan(

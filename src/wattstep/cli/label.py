@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -189,14 +190,21 @@ def _decide(folder: LabelFolder, names: list[str], merges: list[str], rejects: l
         raise InvalidValueError(
             f"{folder.path} has no new classes yet: label first", id="unknown-cluster"
         )
-    labeler = AutoLabeler.load(folder.state)
+    labeler, progress = AutoLabeler.load(folder.state), folder.progress()
+    decided = dict(progress.decided)
     for pair in merges:
-        labeler.merge(*_pair(pair, "--merge"))
+        first, second = _pair(pair, "--merge")
+        labeler.merge(first, second)
+        decided[second] = first
     for rejected in rejects:
         labeler.reject(rejected)
+        decided[rejected] = ""
     for pair in names:
         cluster, text = _pair(pair, "--name")
         labeler.name(cluster, _typed(text, labeler.classes_))
+        decided[cluster] = text
+    # The state last: a command that was killed before can be given again.
+    folder.keep(replace(progress, decided=decided))
     labeler.save(folder.state)
 
 

@@ -1,7 +1,8 @@
-"""What a command that only reads runs does without: collecting garbage, and pandas behind pyarrow."""
+"""What a command that ends soon does without: collecting garbage, and pandas behind pyarrow."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,11 @@ def lean() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def without_last_search() -> None:
+    """Has the process end without looking through all that it has for garbage: with torch 0.3 s of processor time."""
+    atexit.register(gc.freeze)
 
 
 def without_pandas() -> None:

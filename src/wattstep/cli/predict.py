@@ -103,6 +103,7 @@ def predict(
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
     from wattstep import devices, engines
+    from wattstep.cli.lean import without_last_search
     from wattstep.cli.progress import stages_of
     from wattstep.predict import check_device, predictor_for
     from wattstep.schema.settings import parse_duration
@@ -118,6 +119,7 @@ def predict(
     accumulate = given.pop("accumulate")
     strategies = MemoryStrategies(**given)
     strategies.check_strategies(compiled=False)
+    without_last_search()
     # What the user's file prints is no part of the prediction.
     with redirect_stdout(sys.stderr):
         training = training_of(what, input_, classes, image_size)

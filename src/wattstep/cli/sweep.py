@@ -167,7 +167,7 @@ def sweep(
         steps=steps,
         seconds=seconds,
         least_steps=LEAST_STEPS,
-        engine=first_engine(engine),
+        engine=first_engine(engine, given["processor"]),
         **{**given, "data_dir": absolute(given["data_dir"])},
     )
     plan = make_plan(
@@ -230,9 +230,25 @@ def chosen_workloads(names: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def first_engine(engine: str) -> str:
-    """Of engines with commas between them, the one that the settings of all name."""
-    return engine.partition(",")[0].strip()
+def first_engine(engine: str, processor: str) -> str:
+    """Of engines with commas between them, the one that the settings of all name.
+
+    Args:
+        engine: With --engine.
+        processor: With --processor; "": each engine's own.
+
+    Raises:
+        InvalidValueError: There is no such engine, or one does not train there.
+    """
+    from wattstep import engines
+    from wattstep.schema.workload import check_processing
+
+    names = [each.strip() for each in engine.split(",")]
+    for name in names:
+        found = engines.find(name)
+        if processor:
+            check_processing(processor, "fp32", found.processors, name)
+    return names[0]
 
 
 def make_plan(

@@ -73,7 +73,7 @@ def stretches(t_ns: IntArray, watts: FloatArray) -> Stretches:
         return whole
     level = np.bincount(at, watts) / np.bincount(at)
     idle, busy = np.quantile(level, [0.01, 0.9])
-    if busy < CONTRAST * idle:
+    if busy <= CONTRAST * idle:  # also where there is no power at all
         return whole
     high = (level > (idle + busy) / 2)[at]
     begin, end = _longest(t_ns, high, max(BRIDGE_NS, 4 * length))

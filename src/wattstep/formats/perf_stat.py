@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import DAMAGED, NO_END, SECOND_NS, Row, gather, left_out, whole_lines
@@ -14,6 +20,9 @@ from wattstep.schema.channel import Channel, Domain
 NAME: Final = "perf stat"
 OTHER: Final = "counter that is no energy: {}"
 NOT_COUNTED: Final = "interval in which {} was not counted"
+UNCOUNTED: Final = "{} intervals were not counted: they are gaps, whose energy is in no figure"
+Longs = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 _ROW: Final = re.compile(
     r"\s*(?P<seconds>[0-9]{1,9}\.[0-9]{1,9})(?:[,;]|\s)\s*"
     r"(?P<count>[0-9][0-9.,']{0,24}|<not (?:counted|supported)>)(?:[,;]|\s)\s*"
@@ -28,6 +37,16 @@ _ZONES: Final[dict[str, tuple[str, Domain]]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Count:
+    """Energy in J of an interval that ends at a time; None where it was not counted."""
+
+    line: int
+    t_ns: int
+    zone: str
+    joules: float | None
+
+
 def parse(data: bytes) -> Recording:
     """Reads the lines into counters of joules, which begin at 0 with the recording.
 
@@ -35,14 +54,10 @@ def parse(data: bytes) -> Recording:
         FormatError: Many lines are none of it, or there is no energy.
     """
     whole, cut = whole_lines(data)
-    rows: list[Row] = []
+    counts: list[_Count] = []
     damage: list[FormatError] = []
     ignored: Counter[str] = Counter()
-    total: dict[str, float] = {}
-    uncounted = 0
-    lines = whole.decode("utf-8-sig", errors="replace").splitlines()
-    zones = frozenset(match["zone"] for match in _ENERGY.finditer("\n".join(lines)))
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(whole.decode("utf-8-sig", errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _ROW.fullmatch(line)
@@ -56,34 +71,55 @@ def parse(data: bytes) -> Recording:
         joules = _joules(match["count"])
         if joules is None:
             ignored[NOT_COUNTED.format(match["event"])] += 1
-            uncounted += 1
-            continue
-        zone = energy["zone"]
-        total[zone] = total.get(zone, 0.0) + joules
         seconds, _, decimals = match["seconds"].partition(".")
         t_ns = int(seconds) * SECOND_NS + int(decimals.ljust(9, "0"))
-        rows.append(Row(line=number, t_ns=t_ns, values=[(_channel(zone, zones), total[zone])]))
-    notes = left_out(damage, len(rows) + sum(ignored.values()))
-    if uncounted:
-        notes.append(
-            f"{uncounted} intervals were not counted: power over each of them is told too low"
-        )
-    if not rows:
+        counts.append(_Count(line=number, t_ns=t_ns, zone=energy["zone"], joules=joules))
+    notes = left_out(damage, len(counts) + sum(ignored.values()))
+    zones = frozenset(each.zone for each in counts if each.joules is not None)
+    if not zones:
         raise FormatError(
             NAME, 1, "it holds no energy: perf stat -a -I 1000 -e power/energy-pkg/ -o FILE records it",
             id="no-power-column",
         )  # fmt: skip
-    by_time = _together(rows)
+    counts = [each for each in counts if each.zone in zones]
+    if uncounted := sum(each.joules is None for each in counts):
+        notes.append(UNCOUNTED.format(uncounted))
+    by_time = _together(_totals(counts, zones))
     times = times_of_rows(by_time, NAME, None, clock="monotonic")
     channels, t_by_name, v_by_name = gather(by_time, times, fill=False)
+    series = {name: _with_gaps(t_by_name[name], v_by_name[name]) for name in t_by_name}
     if damage:
         ignored[DAMAGED] = len(damage)
     if cut:
         ignored[NO_END] = 1
     return Recording(
-        format=NAME, channels=channels, t_ns=t_by_name, value=v_by_name, clock="counted",
+        format=NAME, channels=channels, t_ns={name: t_ns for name, (t_ns, _) in series.items()},
+        value={name: value for name, (_, value) in series.items()}, clock="counted",
         notes=(*notes, *times.notes, *[NO_END] * cut), ignored=dict(ignored),
     )  # fmt: skip
+
+
+def _totals(counts: Sequence[_Count], zones: frozenset[str]) -> list[Row]:
+    """Each count as what its zone has counted so far; NaN where the interval was not counted."""
+    total = dict.fromkeys(zones, 0.0)
+    rows = []
+    for each in counts:
+        total[each.zone] += each.joules or 0.0
+        value = math.nan if each.joules is None else total[each.zone]
+        channel = _channel(each.zone, zones)
+        rows.append(Row(line=each.line, t_ns=each.t_ns, values=[(channel, value)]))
+    return rows
+
+
+def _with_gaps(t_ns: Longs, value: Floats) -> tuple[Longs, Floats]:
+    """A counter that goes on at the end of an interval that was not counted: the gap is that interval alone.
+
+    It is a failed read a nanosecond before its end.
+    """
+    uncounted = np.flatnonzero(np.isnan(value))
+    known = np.concatenate([[0.0], value[~np.isnan(value)]])
+    so_far = known[np.cumsum(~np.isnan(value))]
+    return np.insert(t_ns, uncounted, t_ns[uncounted] - 1), np.insert(so_far, uncounted, np.nan)
 
 
 def _together(rows: list[Row]) -> list[Row]:

@@ -198,7 +198,7 @@ def _is_sum(
     table = np.array(values[: len(t_ns)])
     seconds = np.gradient(np.array(t_ns) * 1e-9)
     for each in (np.nansum(table, axis=0), np.nansum(table * seconds[:, None], axis=0)):
-        large = np.abs(each) > np.nanmax(np.abs(table))
+        large = np.abs(each) > np.nanmax(np.abs(table), initial=0.0)
         if large.any() and (np.abs(row - each)[large] <= SUMMED * np.abs(each)[large]).all():
             return True
     return False

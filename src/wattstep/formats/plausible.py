@@ -1,4 +1,7 @@
-"""Values of a log that nothing can have: left out as failed reads where they are few, refused where they are many."""
+"""Values of a log that nothing can have: left out as failed reads where they are few, refused where they are many.
+
+Counters that go back as often as forward are none.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import numpy as np
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
 from wattstep.formats.rows import FEW, SHARE
+from wattstep.schema.channel import Channel
+from wattstep.schema.checks import LEAST_NUMBER
 
 # By unit: least and most. Far beyond any machine that a network is trained on, so that what lies
 # outside is a mistake of a unit, or of a digit: ten megawatts are a data centre.
@@ -24,10 +29,15 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 OTHERS: Final = (-1e30, 1e30)  # as `schema.checks.MOST_NUMBER`
 IMPLAUSIBLE: Final = "value that nothing can have"
 LEFT_OUT: Final = "{} values of {} are left out, which nothing can have: {:.4g} {}"
+FALLS: Final = 4  # times as many steps forward, at least, has a counter that is reset now and then
+NO_COUNTER: Final = (
+    "{} falls in {} of {} steps: it is no counter that only grows, and nothing is worked out from it (of "
+    "energy in each interval, give the running sum, or power)"
+)
 
 
 def plausible(recording: Recording, file: str) -> Recording:
-    """The recording without values that nothing can have.
+    """The recording without values that nothing can have; counters that are none are no counters.
 
     Args:
         recording: As its format was read.
@@ -37,7 +47,8 @@ def plausible(recording: Recording, file: str) -> Recording:
         InvalidValueError: More than three values of a channel, and more than one in a hundred, are
             such, or all of them.
     """
-    value = dict(recording.value)
+    value = {name: _measurable(values) for name, values in recording.value.items()}
+    channels: list[Channel] = []
     notes: list[str] = []
     count = 0
     for channel in recording.channels:
@@ -52,6 +63,10 @@ def plausible(recording: Recording, file: str) -> Recording:
             )
         with np.errstate(invalid="ignore"):
             wrong = (values < least) | (values > most)
+        channels.append(channel)
+        if reason := _no_counter(channel, np.where(wrong, np.nan, values)):
+            channels[-1] = replace(channel, kind="gauge", role="unknown")
+            notes.append(reason)
         if not wrong.any():
             continue
         first, known = (
@@ -67,9 +82,24 @@ def plausible(recording: Recording, file: str) -> Recording:
         value[channel.name] = np.where(wrong, np.nan, values)
         notes.append(LEFT_OUT.format(int(wrong.sum()), channel.name, first, channel.unit))
         count += int(wrong.sum())
-    if not count:
-        return recording
     return replace(
-        recording, value=value, notes=(*recording.notes, *notes),
-        ignored={**recording.ignored, IMPLAUSIBLE: count},
+        recording, channels=tuple(channels), value=value, notes=(*recording.notes, *notes),
+        ignored={**recording.ignored, **({IMPLAUSIBLE: count} if count else {})},
     )  # fmt: skip
+
+
+def _measurable(values: np.ndarray) -> np.ndarray:
+    """The values, 0 in place of what is too small for its square to be a number."""
+    small = np.abs(values) < LEAST_NUMBER
+    return np.where(small, 0.0, values) if (small & (values != 0)).any() else values
+
+
+def _no_counter(channel: Channel, values: np.ndarray) -> str:
+    """Reason why a counter is none: it falls too often to be one that is reset; "" where it is."""
+    if channel.kind != "counter" or channel.wrap is not None:
+        return ""
+    steps = np.diff(values[np.isfinite(values)])
+    falls, rises = int((steps < 0).sum()), int((steps > 0).sum())
+    if falls <= max(FEW, rises // FALLS) and (rises or not falls):
+        return ""
+    return NO_COUNTER.format(channel.name, falls, len(steps))

@@ -37,11 +37,12 @@ CHANNEL: Final = Channel(
     role="meter_power",
     source="external power meter",
 )
-# Volts and amperes of the same meter, kept beside the watts.
+# Volts, amperes and joules of the same meter, kept beside the watts.
 _VALUES: Final = {
     "power": CHANNEL,
     "voltage": replace(CHANNEL, name="meter.voltage", unit="V", role="unknown"),
     "current": replace(CHANNEL, name="meter.current", unit="A", role="unknown"),
+    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="unknown", kind="counter"),
 }
 # A plain number this large is seconds since 1970, or thousandths and so on of it.
 _EPOCH: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
@@ -50,11 +51,16 @@ _NOT_AFTER: Final = "its time is not after that of the line before"
 _POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
 _TOO_LARGE: Final = "volts and amperes whose product no number holds"
+CONTRADICTS: Final = 4.0  # times: volts times amperes of an AC meter are more than watts, by less
+CONTRADICTING: Final = (
+    "its power ({:.3g} W on the mean) and the product of its volts and amperes ({:.3g} W) contradict each "
+    "other: power is used; look whose unit is another than its heading says"
+)
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
 def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
-    """The power of a meter's log, and its volts and amperes where it has them.
+    """The power of a meter's log, and its volts, amperes and joules where it has them.
 
     The header names a time (seconds from any beginning, seconds since 1970 or its thousandths,
     or ISO 8601) and watts, or volts and amperes; units stand behind the name: "power_mW",
@@ -379,6 +385,8 @@ def _recording(table: _Table, cut: bool) -> Recording:
         too_large = np.isinf(product)
         values["power"] = np.where(too_large, np.nan, product)
         counts[_TOO_LARGE] = int(too_large.sum())
+    elif {"voltage", "current"} <= values.keys():
+        notes = (*notes, *_contradicting(values))
     channels = tuple(_VALUES[quantity] for quantity in _VALUES if quantity in values)
     return Recording(
         format="power meter",
@@ -389,6 +397,19 @@ def _recording(table: _Table, cut: bool) -> Recording:
         notes=(*table.notes, *notes, *[NO_END] * cut),
         ignored={**table.aside, **{reason: n for reason, n in counts.items() if n}},
     )
+
+
+def _contradicting(values: Mapping[str, np.ndarray]) -> list[str]:
+    """Note on power that is not what volts and amperes beside it make, whatever the power factor."""
+    known = np.isfinite(values["power"] + values["voltage"] + values["current"])
+    power = np.abs(values["power"][known]).sum()
+    with np.errstate(over="ignore"):
+        product = np.abs(values["voltage"][known] * values["current"][known]).sum()
+    less, more = sorted((power, product))
+    if not np.isfinite(more) or more <= CONTRADICTS * less:
+        return []
+    count = int(known.sum())
+    return [CONTRADICTING.format(power / count, product / count)]
 
 
 def _nanoseconds(table: _Table) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -18,11 +18,13 @@ _NAMES: Final = {
     "power": ("power", "watts", "watt", "p"),
     "voltage": ("voltage", "volts", "volt", "vbus", "v", "u"),
     "current": ("current", "amperes", "amps", "ampere", "amp", "i"),
+    "energy": ("energy",),
 }
 _UNITS: Final = {
     "power": {"w": 1.0, "mw": 1e-3, "uw": 1e-6, "µw": 1e-6, "kw": 1e3, "watts": 1.0, "watt": 1.0},
     "voltage": {"v": 1.0, "mv": 1e-3, "uv": 1e-6, "µv": 1e-6, "volts": 1.0, "volt": 1.0},
     "current": {"a": 1.0, "ma": 1e-3, "ua": 1e-6, "µa": 1e-6, "amperes": 1.0, "amps": 1.0},
+    "energy": {"j": 1.0, "mj": 1e-3, "kj": 1e3, "joules": 1.0, "wh": 3600.0, "mwh": 3.6, "kwh": 3.6e6},
     "time": {
         **{unit: ns / SECOND_NS for unit, ns in TIME_UNITS_NS.items()},
         "sec": 1.0, "second": 1.0, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0,
@@ -89,7 +91,7 @@ def columns_of(header: Sequence[str], line: int, units: Sequence[str] = ()) -> d
         best = min(column.doubt for column in mine)
         alike = [column for column in mine if column.doubt == best]
         if quantity != "time" and len(alike) > 1:
-            if quantity != "power" and "power" in columns:
+            if quantity == "energy" or (quantity != "power" and "power" in columns):
                 continue
             named = ", ".join(header[column.index][:40] for column in alike)
             raise FormatError(
@@ -141,7 +143,9 @@ def _with_unit(column: Column, heading: str, stated: Mapping[str, str]) -> Colum
 def _by_known_unit(columns: dict[str, Column]) -> tuple[dict[str, Column], dict[str, Column]]:
     """The columns whose unit is known (a time is in s), and the others, which are not read."""
     unsaid = {q: each for q, each in columns.items() if q != "time" and each.factor is None}
-    return {q: each for q, each in columns.items() if q not in unsaid}, unsaid
+    said = {q: each for q, each in columns.items() if q not in unsaid}
+    unsaid.pop("energy", None)  # power is enough without it
+    return said, unsaid
 
 
 def _no_unit(unsaid: Mapping[str, Column], header: Sequence[str]) -> str:

@@ -47,7 +47,8 @@ def fit(x: Floats, codes: Ints) -> Ellipsoids:
     centered = x - means[codes]
     freedom = max(len(x) - len(present), 1)
     covariance = centered.T @ centered / freedom
-    floor = np.diag(np.diag(covariance) + 0.05 * x.var(axis=0) + 1e-3)
+    # A feature that is the same in all labeled samples is not so in all others, whose variance is about 1.
+    floor = np.diag(np.diag(covariance) + 0.05 * np.maximum(x.var(axis=0), 1.0) + 1e-3)
     covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * floor
     root = np.linalg.inv(np.linalg.cholesky(covariance)).T
     return Ellipsoids(

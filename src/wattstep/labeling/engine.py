@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from wattstep.labeling import admission, asking, ellipsoids, label_model, neighbourhood, novelty
-from wattstep.labeling.arrays import ABSTAINS, TINY, Bools, Floats, Ints, softmax
+from wattstep.labeling.arrays import ABSTAINS, TINY, Bools, Floats, Ints, one_hot, softmax
 from wattstep.labeling.discovery import Cluster, Discovery
 from wattstep.labeling.drift import Watch, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
@@ -84,6 +84,7 @@ class Engine:
         seen: Samples without labels so far.
         made_from, taught, connected_with: Labeled samples that the heuristics were made from, that came since, and
             that had come when the graph was built.
+        calibrated_with: Recent samples that there were when the temperature was chosen.
         ...: The rest is made from these.
     """
 
@@ -100,9 +101,11 @@ class Engine:
     made_from: int = 0
     taught: int = 0
     connected_with: int = 0
+    calibrated_with: int = 0
     center: Floats = field(default_factory=lambda: np.zeros(0))
     scale: Floats = field(default_factory=lambda: np.ones(0))
     heuristics: list[Heuristic] = field(default_factory=list)
+    apart: list[list[Heuristic]] = field(default_factory=list)
     graph: Neighbourhood | None = None
     ellipsoids: Ellipsoids | None = None
     test: Novelty | None = None
@@ -127,9 +130,10 @@ class Engine:
             most=self.settings.max_heuristics, candidates=self.settings.candidates,
             random=self.random, older=self.archive,
         )  # fmt: skip
-        self.heuristics = made.heuristics
-        self.labeled.symbols = made.symbols
+        self.heuristics, self.apart = made.heuristics, made.apart
+        self.labeled.symbols, self.labeled.folds = made.symbols, made.folds
         self.made_from, self.taught = len(self.labeled.codes), 0
+        self.calibrated_with = 0
         self.connect()
 
     def connect(self) -> None:
@@ -152,7 +156,7 @@ class Engine:
         standard = self._standard(self._recent_x())
         recent = self._space(standard)
         nothing = np.empty((0, labeled.shape[1]))
-        self.graph = neighbourhood.build(
+        self.graph, ends = neighbourhood.build(
             labeled,
             self.labeled.codes,
             self.classes,
@@ -169,14 +173,15 @@ class Engine:
             surprise,
             self.settings.false_alarm,
         )
-        p = self.test.p_values(self.test.score(surprise))
+        score = self.test.score(surprise)
+        p, trust = self.test.p_values(score), self.test.known.at(score)
         self.model = label_model.learn(
             np.column_stack([self.labeled.symbols, self._spread(own.masses[: len(labeled)])]),
             self.labeled.codes, self.classes,
             np.column_stack([self._symbols(standard), self._spread(own.masses[first:])]),
-            self.test.probability_known(p),
+            trust,
         )  # fmt: skip
-        self._teach_student(standard, own.masses[first:], self.test.probability_known(p))
+        self._teach_student(standard, own.masses[first:], ends[first:], trust)
         if self.test.prevalence == 1.0:
             return False
         unknown = p <= self.test.level
@@ -188,21 +193,48 @@ class Engine:
         assert self.ellipsoids is not None
         return np.column_stack([of_graph, self.ellipsoids.distance(standard)])
 
-    def _teach_student(self, standard: Floats, masses: Floats, trust: Floats) -> None:
-        """A forest that learns from recent samples what the heuristics together say of them."""
+    def _teach_student(self, standard: Floats, masses: Floats, ends: Floats, trust: Floats) -> None:
+        """A forest that learns from recent samples what the heuristics together say of them.
+
+        Args:
+            standard: Recent samples.
+            masses, ends: Of their walks, by class and by labeled sample.
+            trust: How far each is of a known class.
+        """
         assert self.model is not None
-        assert self.graph is not None
-        self.student, self.temperature = None, 1.0
+        self.student = None
         if self.classes == 1 or len(standard) < LEAST_TAUGHT:
             return
         symbols = np.column_stack([self._symbols(standard), self._spread(masses)])
         self.student = taught(standard, self.model.probabilities(symbols), trust)
-        count = len(self.labeled.codes)
-        symbols = np.column_stack(
-            [self.labeled.symbols, self._spread(self.graph.own.masses[:count])]
-        )
-        logits = np.log(self._classes(self._standard(self.labeled.x), symbols))
-        self.temperature = label_model.temperature(logits, self.labeled.codes)
+        before, count = self.calibrated_with, len(standard)
+        grown = count >= min(2 * before, self.settings.memory) and count > before
+        if grown or count < before:
+            self.temperature = self._temperature(standard, ends, trust)
+            self.calibrated_with = count
+
+    def _temperature(self, standard: Floats, ends: Floats, trust: Floats) -> float:
+        """By labeled samples that neither heuristics, label model nor student have seen: each part in turn is left out."""
+        assert self.graph is not None
+        labeled, codes = self.labeled, self.labeled.codes
+        own = np.column_stack([labeled.symbols, self._spread(self.graph.own.masses[: len(codes)])])
+        of_labeled = self._standard(labeled.x)
+        pooled = np.full((len(codes), self.classes), np.nan)
+        for part, heuristics in enumerate(self.apart):
+            held = labeled.folds == part
+            if not held.any() or held.all():
+                continue
+            masses = ends[:, ~held] @ one_hot(codes[~held], self.classes)
+            symbols = np.column_stack(
+                [*(each.symbols(standard) for each in heuristics), self._spread(masses)]
+            )
+            model = label_model.learn(own[~held], codes[~held], self.classes, symbols, trust)
+            student = taught(standard, model.probabilities(symbols), trust)
+            pooled[held] = _pooled(
+                model.probabilities(own[held]), student.probabilities(of_labeled[held])
+            )
+        told = np.isfinite(pooled[:, 0])
+        return label_model.temperature(np.log(pooled[told] + TINY), codes[told])
 
     def _classes(self, standard: Floats, symbols: Ints) -> Floats:
         """Probability of each known class, shape (n, classes)."""
@@ -210,7 +242,7 @@ class Engine:
         classes = self.model.probabilities(symbols)
         if self.student is None:
             return classes
-        pooled = (1 - STUDENT) * classes + STUDENT * self.student.probabilities(standard)
+        pooled = _pooled(classes, self.student.probabilities(standard))
         return softmax(np.log(pooled + TINY) / self.temperature)
 
     def _measure_scale(self) -> None:
@@ -257,7 +289,7 @@ class Engine:
         p = self.test.p_values(score)
         classes = self._classes(standard, symbols)
         votes = votes_in(symbols)
-        probability = classes.max(axis=1) * self.test.probability_known(p)
+        probability = classes.max(axis=1) * self.test.known.at(score)
         unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)
         status = np.where(p <= self.test.level, UNKNOWN, LABELED)
         status = np.where((status == LABELED) & unsure, ABSTAINED, status)
@@ -347,7 +379,10 @@ class Engine:
         if useless.mean() > 0.5:
             self.generate()
             return
-        self.heuristics = [h for h, out in zip(self.heuristics, useless, strict=True) if not out]
+        self.heuristics, *self.apart = (
+            [each for each, out in zip(rules, useless, strict=True) if not out]
+            for rules in (self.heuristics, *self.apart)
+        )
         self.labeled.symbols = self.labeled.symbols[:, ~useless]
         self.errors = None
         self.connect()
@@ -422,6 +457,7 @@ class Engine:
             x=np.concatenate([concept.x, self.labeled.x]),
             codes=np.concatenate([concept.codes, codes]),
             symbols=np.full((len(concept.codes) + len(codes), 0), ABSTAINS),
+            folds=np.zeros(len(concept.codes) + len(codes), dtype=np.int64),
         )
         self.labeled.keep_last(self.labeled.most, of_each=1)
 
@@ -463,3 +499,8 @@ class Engine:
         self.labeled.add(x, codes, symbols)
         self.errors = None
         self.generate()
+
+
+def _pooled(model: Floats, student: Floats) -> Floats:
+    """What label model and student say together, before the temperature, shape (n, classes)."""
+    return (1 - STUDENT) * model + STUDENT * student

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -15,6 +16,7 @@ from wattstep.errors import DamagedRunError, InvalidValueError, RecordingError
 from wattstep.labeling.arrays import Floats
 from wattstep.labeling.outcome import LABELED, STATUSES, UNKNOWN, UNREADABLE, Labels
 from wattstep.labeling.reading import Piece, Table, open_table, pieces, read_labeled
+from wattstep.schema.sanitize import FORMULA
 from wattstep.store.folder import read_plain, replacing
 from wattstep.store.lock import lock_folder
 
@@ -31,6 +33,10 @@ LOCK: Final = "label.lock"
 PARTS: Final = "labels"
 EXAMPLES: Final = 8  # of each label, and of each new class, that the page shows
 MOST_CELLS: Final = 200  # of the course over pieces: neighbours are added up beyond
+# `store.folder.replacing` and `state.write` put them beside what they replace.
+_HALF_WRITTEN = re.compile(
+    r"\.(label\.json|progress\.json|report\.html|\d{6,}\.(csv|parquet))\.[0-9a-f]{12}|state\.npz\.new"
+)
 Format = Literal["csv", "parquet"]
 Tell = Callable[[int], None]
 
@@ -61,6 +67,7 @@ class Stretch:
         by_cluster: Unknown samples by new class; "" for none.
         abstained, unreadable: Others.
         probability: Sum over the labeled samples of the probability that their label is right.
+        known: Sum over the readable samples of the probability that they are of a class known then.
     """
 
     samples: int
@@ -69,6 +76,7 @@ class Stretch:
     abstained: int
     unreadable: int
     probability: float
+    known: float
 
     def plus(self, other: Stretch) -> Stretch:
         """Both together."""
@@ -79,6 +87,7 @@ class Stretch:
             abstained=self.abstained + other.abstained,
             unreadable=self.unreadable + other.unreadable,
             probability=self.probability + other.probability,
+            known=self.known + other.known,
         )
 
 
@@ -94,6 +103,7 @@ class Progress:
         pieces: Pieces so far.
         examples: Features of some samples by what they were labeled as, for pictures.
         files: Identity of each data file.
+        decided: What a person made of new classes: a label, the new class that it is part of, "" for none.
     """
 
     samples: int = 0
@@ -103,12 +113,14 @@ class Progress:
     pieces: int = 0
     examples: Mapping[str, list[list[float]]] | None = None
     files: tuple[str, ...] = ()
+    decided: Mapping[str, str] = field(default_factory=dict)
 
     def total(self) -> Stretch:
         """Counts of all samples."""
         total = Stretch(
-            samples=0, by_label={}, by_cluster={}, abstained=0, unreadable=0, probability=0.0
-        )
+            samples=0, by_label={}, by_cluster={}, abstained=0, unreadable=0, probability=0.0,
+            known=0.0,
+        )  # fmt: skip
         for each in self.course:
             total = total.plus(each)
         return total
@@ -130,6 +142,7 @@ class LabelFolder:
 
         Raises:
             InvalidValueError: It holds something else, or cannot be made.
+            DamagedRunError: Labels that it had are gone.
             RunExistsError: Another command labels into it.
         """
         try:
@@ -148,6 +161,8 @@ class LabelFolder:
                         id="other-settings",
                     )
             _write(self.path / SETTINGS, document)
+            self._clear()
+            self._check_parts(asked)
         except OSError as error:
             raise InvalidValueError(
                 f"{self.path} cannot be made: {error.strerror or error}", id="unwritable-labels"
@@ -166,6 +181,23 @@ class LabelFolder:
             raise InvalidValueError(
                 f"{self.path} holds something else: choose another --out", id="not-a-label-folder"
             )
+
+    def _clear(self) -> None:
+        """Takes away what a killed command left half written."""
+        for folder in (self.path, self.path / PARTS):
+            for each in folder.iterdir():
+                if _HALF_WRITTEN.fullmatch(each.name):
+                    each.unlink(missing_ok=True)
+
+    def _check_parts(self, asked: Asked) -> None:
+        there = {each.name for each in (self.path / PARTS).iterdir()}
+        for number in range(self.progress().parts):
+            if part_name(number, asked) not in there:
+                raise DamagedRunError(
+                    f"{self.path / PARTS / part_name(number, asked)} is not there, and what comes later rests on it: "
+                    f"remove {self.path}, and begin again",
+                    id="lost-labels",
+                )
 
     @property
     def state(self) -> Path:
@@ -258,13 +290,13 @@ def _kept(
 ) -> Progress:
     """Writes the labels of a piece, then the state, then that both are there."""
     rows = rows_of(told, tables[piece.file].path.name, piece.first)
-    name = f"{progress.parts:06d}.{asked.format}"
+    name = part_name(progress.parts, asked)
     try:
         with replacing(folder.path / PARTS / name) as file:
             if asked.format == "csv":
                 from pyarrow import csv
 
-                csv.write_csv(rows, file)
+                csv.write_csv(_inert(rows), file)
             else:
                 import pyarrow.parquet as pq
 
@@ -280,6 +312,25 @@ def _kept(
             f"{folder.path} cannot be written: {error.strerror or error}", id="labels-not-written"
         ) from error
     return after
+
+
+def part_name(number: int, asked: Asked) -> str:
+    """Name of the file with the labels of a piece."""
+    return f"{number:06d}.{asked.format}"
+
+
+def _inert(rows: pa.Table) -> pa.Table:
+    """Texts that a spreadsheet would run get an apostrophe in front, as in exports; numbers stay what they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_string(column.type):
+            number = pc.match_substring_regex(column, r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$")
+            column = pc.if_else(number, column, pc.replace_substring_regex(column, FORMULA, r"'\1"))
+        columns.append(column)
+    return pa.table(columns, names=rows.schema.names)
 
 
 def rows_of(told: Labels, file: str, first: int) -> pa.Table:
@@ -327,7 +378,8 @@ def _after(progress: Progress, x: Floats, told: Labels, identities: tuple[str, .
     if len(course) > MOST_CELLS and done % (2 * per) == 0:
         course = [course[n].plus(course[n + 1]) for n in range(0, len(course), 2)]
         per *= 2
-    return Progress(
+    return replace(
+        progress,
         samples=progress.samples + len(told),
         parts=progress.parts + 1,
         course=tuple(course),
@@ -349,6 +401,8 @@ def counted(told: Labels) -> Stretch:
         abstained=int((told.status == 2).sum()),
         unreadable=int((told.status == UNREADABLE).sum()),
         probability=float(told.probability[labeled].sum()),
+        # `probability` is that of the label among known classes, times that of being of one.
+        known=float((told.probability / told.class_probabilities.max(axis=1)).sum()),
     )
 
 

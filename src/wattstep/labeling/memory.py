@@ -62,18 +62,23 @@ class Labeled:
         x: Shape (held, d).
         codes: Their classes.
         symbols: What the heuristics, which were not made from them, say of them, shape (held, h).
+        folds: The part of them that each belongs to, for what is learned without it, shape (held,).
     """
 
     most: int
     x: Floats
     codes: Ints
     symbols: Ints
+    folds: Ints = field(default_factory=_no_numbers)
 
     def add(self, x: Floats, codes: Ints, symbols: Ints) -> None:
         """Takes samples in; the oldest of the largest class makes room."""
         self.x = np.concatenate([self.x, x])
         self.codes = np.concatenate([self.codes, codes])
         self.symbols = np.concatenate([self.symbols, symbols])
+        # In turns: no heuristic of now was made from these.
+        parts = int(self.folds.max(initial=0)) + 1
+        self.folds = np.concatenate([self.folds, np.arange(len(codes)) % parts])
         surplus = len(self.codes) - self.most
         if surplus <= 0:
             return
@@ -95,4 +100,4 @@ class Labeled:
 
     def _keep(self, staying: Bools) -> None:
         self.x, self.codes = self.x[staying], self.codes[staying]
-        self.symbols = self.symbols[staying]
+        self.symbols, self.folds = self.symbols[staying], self.folds[staying]

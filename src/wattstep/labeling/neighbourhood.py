@@ -74,8 +74,8 @@ class Neighbourhood:
 
 def build(
     labeled: Floats, codes: Ints, classes: int, recent: Floats, new: Floats, new_codes: Ints
-) -> Neighbourhood:
-    """The graph.
+) -> tuple[Neighbourhood, Floats]:
+    """The graph, and the probability that a walk from each node ends at each labeled sample, shape (n, m).
 
     Args:
         labeled: Shape (m, d), m at least 1.
@@ -120,11 +120,12 @@ def build(
     distance = np.where(np.isfinite(distance), distance, 0.0)
     spans = _spans(squares[:m, :m], codes)
     surprise = _surprise(onward, classes, expected, distance, spans[closest])
-    return Neighbourhood(
+    graph = Neighbourhood(
         nodes=nodes, scales=scales.astype(np.float32), masses=masses.astype(np.float32),
         classes=classes, expected=expected, spans=spans.astype(np.float32),
         own=Placed(masses=onward, surprise=surprise),
     )  # fmt: skip
+    return graph, ends[:, :m]
 
 
 def _ends(weights: Floats, degree: Floats, labeled: int) -> Floats:

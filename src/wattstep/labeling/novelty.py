@@ -1,9 +1,9 @@
 """Whether a sample is of a class that the labeled set has: a conformal test with a stated false-alarm rate.
 
 The score is a weighted sum of a sample's surprises, each standardized by those of the labeled samples, left out
-in turn. Its rank among the labeled samples' scores is the p-value (Vovk et al. 2005). The p-values of samples
-without labels are a mixture of even ones, of known classes, and small ones (Pounds and Morris 2003): that gives
-P(known | p), and a stricter level where the stated one would call more known samples unknown than unknown ones.
+in turn. Its rank among the labeled samples' scores is the p-value (Vovk et al. 2005). Where more p-values of
+samples without labels are small than known samples would have, a mixture of their scores gives P(known | score)
+(`mixture.py`), and a stricter level where the stated one would call more known samples unknown than unknown ones.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
+from wattstep.labeling import mixture
 from wattstep.labeling.arrays import TINY, Floats
+from wattstep.labeling.mixture import Curve
 
 # Of lack of label mass, mass at new classes, distance to the nearest labeled sample, distance to the nearest
 # class by its spread: chosen on four of the data sets of benchmarks/labeling.py.
 WEIGHTS = (2.0, 1.0, 0.25, 1.0)
 LEAST_SURPRISE = 4.0  # standard deviations below the mean that count
 LEAST_RECENT = 20  # samples without labels from which a share of unknown ones is estimated
-STEEPNESS = 0.1  # p-values of unknown samples have the density STEEPNESS * p ** (STEEPNESS - 1)
 SMALL = 0.05  # p-values by which unknown samples are counted
 MOST_HALVINGS = 4  # of the stated rate of false alarms
-LEAST_P = 0.002  # finer ones rest on an assumed tail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +33,20 @@ class Novelty:
     Attributes:
         means, spreads: Of the labeled samples' surprises, shape (4,).
         scores: Of the labeled samples, each left out, ascending, shape (m,).
-        prevalence: Share of known samples among those without labels.
+        known: P(known | score).
         level: At this p-value and below samples are unknown.
     """
 
     means: Floats
     spreads: Floats
     scores: Floats
-    prevalence: float
+    known: Curve
     level: float
+
+    @property
+    def prevalence(self) -> float:
+        """Share of known samples among those without labels."""
+        return self.known.prevalence
 
     def score(self, surprise: Floats) -> Floats:
         """More is stranger, shape (n,)."""
@@ -71,14 +76,6 @@ class Novelty:
         p: Floats = np.where(score > last, np.minimum(beyond, 0.5 / count), by_rank).clip(TINY, 1)
         return p
 
-    def probability_known(self, p: Floats) -> Floats:
-        """P(of a class that has labels), given the p-value, shape (n,)."""
-        unknown = STEEPNESS * np.maximum(p, LEAST_P) ** (STEEPNESS - 1)
-        known: Floats = self.prevalence / (
-            self.prevalence + (1 - self.prevalence) * np.maximum(unknown, TINY)
-        )
-        return known
-
 
 def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
     """The test from surprises.
@@ -91,13 +88,17 @@ def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
     means, spreads = labeled.mean(axis=0), np.maximum(labeled.std(axis=0), 0.1)
     test = Novelty(
         means=means, spreads=spreads, scores=np.sort(_score(labeled, means, spreads)),
-        prevalence=1.0, level=false_alarm,
+        known=mixture.all_known(), level=false_alarm,
     )  # fmt: skip
     if len(recent) < LEAST_RECENT:
         return test
-    p = test.p_values(test.score(recent))
-    prevalence = _prevalence(p, len(labeled))
-    return replace(test, prevalence=prevalence, level=_level(p, prevalence, false_alarm))
+    scores = test.score(recent)
+    p = test.p_values(scores)
+    if not _some_unknown(p, len(labeled)):
+        # Nothing speaks for unknown samples: whatever is called so is more likely a false alarm.
+        return replace(test, level=false_alarm / 2**MOST_HALVINGS)
+    known = mixture.fit(test.scores, scores)
+    return replace(test, known=known, level=_level(p, known.prevalence, false_alarm))
 
 
 def _score(surprise: Floats, means: Floats, spreads: Floats) -> Floats:
@@ -106,17 +107,13 @@ def _score(surprise: Floats, means: Floats, spreads: Floats) -> Floats:
     return score
 
 
-def _prevalence(p: Floats, labeled: int) -> float:
-    """Share of known samples, from how many p-values are small beyond those that known samples have.
+def _some_unknown(p: Floats, labeled: int) -> bool:
+    """Whether more p-values are small than those of known samples, by more than a standard error.
 
-    All are, unless that is more than a standard error: labeled samples, being few, may happen to lie closer
-    together than others of their classes.
+    Labeled samples, being few, may happen to lie closer together than others of their classes.
     """
     error = np.sqrt(SMALL * (1 - SMALL) * (1 / labeled + 1 / len(p)))
-    excess = float((p <= SMALL).mean()) - SMALL
-    if excess <= error:
-        return 1.0
-    return float(np.clip(1 - excess / (SMALL**STEEPNESS - SMALL), 0.05, 1.0))
+    return bool((p <= SMALL).mean() - SMALL > error)
 
 
 def _level(p: Floats, prevalence: float, most: float) -> float:

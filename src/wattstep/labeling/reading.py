@@ -77,6 +77,11 @@ def _opened(path: Path) -> Table:
     with _read(path):
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
+            if array.dtype.kind not in "biuf":
+                raise InvalidValueError(
+                    f"{path}: values of the type {array.dtype}: real numbers are needed",
+                    id="not-numbers",
+                )
             if array.ndim < 2:
                 raise InvalidValueError(
                     f"{path}: an array of shape {array.shape}: (samples, features) is needed",
@@ -272,6 +277,11 @@ def _label_array(path: Path) -> np.ndarray[Any, Any]:
         raise InvalidValueError(f"{path}: labels alone come as .npy", id="unknown-data-format")
     with _read(path):
         array = np.load(path, allow_pickle=False)
+    if array.dtype.kind not in "biufU":
+        raise InvalidValueError(
+            f"{path}: labels of the type {array.dtype}: texts or real numbers are needed",
+            id="mixed-labels",
+        )
     if array.ndim != 1:
         raise InvalidValueError(
             f"{path}: labels of shape {array.shape}: one a sample is needed", id="data-shape"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wattstep.labeling.arrays import Floats
 from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
 from wattstep.labeling.novelty import LEAST_RECENT
 from wattstep.schema.figure import Figure, Status, missing
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from wattstep.labeling.auto_labeler import AutoLabeler, Questions
 
 MOST_POINTS = 600  # of the picture of recent samples
+OUTLYING = 4.0  # robust standard deviations beyond which values are drawn as if they were there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class LabelingReport:
         total: Counts of all.
         course: Counts by stretches that follow each other.
         accuracy: Expected share of labels that are right.
-        known: Share of samples that are of known classes, as estimated.
+        known: Share of all readable samples that are of classes known when they came, as estimated.
         classes: Known classes, as text.
         new_classes: Clusters that nobody has named yet.
         rules: Heuristics of now.
@@ -61,6 +63,7 @@ class LabelingReport:
         asked: Numbers of samples that a person should label, from 0.
         points: Recent samples.
         examples: Features of some samples by what they were labeled as.
+        decided: As in `Progress`.
     """
 
     folder: str
@@ -77,6 +80,7 @@ class LabelingReport:
     asked: tuple[int, ...]
     points: tuple[Point, ...]
     examples: Mapping[str, list[list[float]]]
+    decided: Mapping[str, str]
 
     @property
     def unknown(self) -> int:
@@ -97,6 +101,7 @@ class LabelingReport:
             "samples": self.samples,
             "labeled": dict(self.total.by_label),
             "unknown": {name or "no new class": n for name, n in self.total.by_cluster.items()},
+            "decided": dict(self.decided),
             "abstained": self.total.abstained,
             "unreadable": self.total.unreadable,
             "accuracy": self.accuracy,
@@ -121,10 +126,9 @@ def labeling_report(
 ) -> LabelingReport:
     """Result of a labeling that has come this far."""
     engine, total = labeler.engine_, progress.total()
-    labeled = sum(total.by_label.values())
-    model, test = engine.model, engine.test
+    labeled, readable = sum(total.by_label.values()), total.samples - total.unreadable
+    model = engine.model
     assert model is not None
-    assert test is not None
     names = (*(each.describe() for each in engine.heuristics), "spread over neighbours")
     return LabelingReport(
         folder=str(folder.path),
@@ -134,7 +138,9 @@ def labeling_report(
         course=progress.course,
         accuracy=_expected(total.probability, labeled),
         known=_modelled(
-            test.prevalence, "small p-values of recent samples beyond even ones (Pounds and Morris)"
+            total.known / readable,
+            "mean over samples of P(known), from a mixture of how strange they are, as each was labeled",
+            readable,
         )
         if engine.last_look >= LEAST_RECENT
         else missing("ratio", f"fewer than {LEAST_RECENT} samples without labels were looked at"),
@@ -152,6 +158,7 @@ def labeling_report(
         asked=() if questions is None else tuple(int(n) for n in questions.numbers),
         points=_points(labeler),
         examples=progress.examples or {},
+        decided=progress.decided,
     )
 
 
@@ -171,14 +178,26 @@ def _modelled(value: float, method: str, n: int | None = None) -> Figure:
     )
 
 
+def robust(x: Floats) -> Floats:
+    """Features by median and interquartile range, cut off: the plane is not that of a few outlying values.
+
+    Args:
+        x: Shape (n, d).
+    """
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
+    spread = np.where(high > low, (high - low) / 1.35, x.std(axis=0))
+    scaled = ((x - middle) / np.where(spread > 0, spread, 1.0)).clip(-OUTLYING, OUTLYING)
+    centered: Floats = scaled - scaled.mean(axis=0)
+    return centered
+
+
 def _points(labeler: AutoLabeler) -> tuple[Point, ...]:
     engine = labeler.engine_
     x = engine.recent.x[:MOST_POINTS]
     if len(x) < 3:
         return ()
     judged = engine.judge(x)
-    standard = (x - engine.center) / engine.scale
-    centered = standard - standard.mean(axis=0)
+    centered = robust(x)
     directions = np.linalg.svd(centered, full_matrices=False)[2][:2]
     plane = centered @ directions.T
     if plane.shape[1] < 2:

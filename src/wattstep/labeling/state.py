@@ -21,17 +21,18 @@ from wattstep.labeling.engine import Concept, Engine, Settings
 from wattstep.labeling.heuristics import Heuristic
 from wattstep.labeling.label_model import LabelModel
 from wattstep.labeling.memory import Labeled, Recent
+from wattstep.labeling.mixture import Curve
 from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 
-VERSION: Final = 1
+VERSION: Final = 2
 TREE: Final = "tree"
 # What may stand in a file: nothing else is ever made from one.
 KINDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
         Engine, Settings, Concept, Cluster, Discovery, Watch, Heuristic, LabelModel, Labeled, Recent,
-        Neighbourhood, Placed, Novelty, Ellipsoids,
+        Neighbourhood, Placed, Novelty, Curve, Ellipsoids,
     )
 }  # fmt: skip
 

@@ -116,7 +116,7 @@ class GemmBench:
         """The product in float64, and what rounding may make of each element."""
         if self._truth is None:
             left, right = self._left.astype(np.float64), self._right.astype(np.float64)
-            # A rounding more than k: of the product with alpha.
-            share = (self._shape[2] + 1) * ROUNDING / (1 - (self._shape[2] + 1) * ROUNDING)
+            roundings = self._shape[2] * ROUNDING
+            share = roundings / (1 - roundings)
             self._truth = (left @ right, share * (np.abs(left) @ np.abs(right)))
         return self._truth

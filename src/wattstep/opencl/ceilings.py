@@ -13,7 +13,6 @@ from wattstep.errors import DeviceFaultError, WattstepError, error_of
 from wattstep.opencl.child import (
     ENTRY,
     TASKS,
-    TUNE,
     OutcomeDocument,
     Report,
     Request,
@@ -42,7 +41,7 @@ TABLES: Final = {
     ),
     "launch": ("an empty kernel", ("time",)),
 }  # fmt: skip
-Run = Callable[[str, list[str], Callable[[Report], None], float], str]
+Run = Callable[[str, list[str], Callable[[Report], None], float, float], str]
 
 
 @dataclass
@@ -111,6 +110,13 @@ class _Asking:
         self.tasks.pop(0)
         self.outcomes, self.candidate = [], None
 
+    def leave_out(self, why: str) -> None:
+        """Measures nothing more."""
+        if self.tasks:
+            names = ", ".join(self.tasks)
+            self.notes.append(f"{why}: {len(self.tasks)} parts were not measured ({names})")
+            self.tasks.clear()
+
     def ended(self, how: str) -> None:
         """A process has ended; "" for well.
 
@@ -148,12 +154,12 @@ def measure(
     silent_s: float = SILENT_S,
     run: Run = run_limited,
 ) -> DeviceCeilings:
-    """Measures the ceilings of a device.
+    """Measures the ceilings of a device; what is not measured when the time is up is left out, and named.
 
     Args:
         which: The device, as `device.choose` takes it.
-        seconds: How long searching for kernels may take, roughly; what was found before is not
-            searched again.
+        seconds: How long all of it may take, in equal parts of what is left; what runs then is ended.
+            Kernels that were found before are not searched again.
         retune: Whether to search again all the same.
         tell: Hears what is measured next.
         host: Facts of the CPU that is measured beside it.
@@ -167,16 +173,30 @@ def measure(
     """
     begin = time.monotonic()
     asking = _Asking(tell, list(TASKS))
-    while asking.tasks:
-        request: Request = {
-            "device": which,
-            "tasks": asking.tasks.copy(),
-            "tune_s": seconds / len(TUNE),
-            "retune": retune,
-            "parent": os.getpid(),
-            "outcomes": asking.outcomes.copy(),
-        }
-        asking.ended(run(ENTRY, [json.dumps(request)], asking.hear, silent_s))
+    try:
+        while asking.tasks:
+            left = begin + seconds - time.monotonic()
+            request: Request = {
+                "device": which,
+                "tasks": asking.tasks.copy(),
+                "seconds": left,
+                "retune": retune,
+                "parent": os.getpid(),
+                "outcomes": asking.outcomes.copy(),
+            }
+            how = run(ENTRY, [json.dumps(request)], asking.hear, silent_s, left)
+            if how and time.monotonic() >= begin + seconds:
+                if not asking.device:
+                    raise DeviceFaultError(
+                        f"no OpenCL device was open after {seconds:g} s", id="opencl-process"
+                    )
+                asking.leave_out(f"{seconds:g} s were up")
+            else:
+                asking.ended(how)
+    except KeyboardInterrupt:
+        if not any(asking.rows.values()):
+            raise
+        asking.leave_out("Ctrl-C came")
     target = asking.device.get("target")
     if target:
         asking.notes.insert(0, f"PoCL's compiler does not know this CPU, and was told {target}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -21,17 +22,22 @@ from wattstep.schema.figure import Missing
 from wattstep.schema.processes import ChildNews, end_with, refusal_news
 
 ENTRY = "wattstep.opencl.child:main"
-TUNE = [
-    *(f"tune product {number}" for number in range(len(PRODUCTS))),
-    *(f"tune convolution {number}" for number in range(len(CONVOLUTIONS))),
-]
+# What takes least comes first: where the time is up, the rest is left out.
 TASKS = [
-    *TUNE,
-    *(f"product {number}" for number in range(len(PRODUCTS))),
-    *(f"convolution {number}" for number in range(len(CONVOLUTIONS))),
-    "bandwidth",
-    "copies",
     "launch",
+    "copies",
+    "bandwidth",
+    *(
+        f"{what} {number}"
+        for number in range(len(PRODUCTS) - 1)
+        for what in ("tune product", "product")
+    ),
+    *(
+        f"{what} {number}"
+        for number in range(len(CONVOLUTIONS))
+        for what in ("tune convolution", "convolution")
+    ),
+    f"product {len(PRODUCTS) - 1}",  # the largest, which is not searched
 ]
 
 
@@ -46,13 +52,13 @@ class OutcomeDocument(TypedDict):
 class Request(TypedDict):
     """What the process is to do.
 
-    `device` and `retune` are as the command takes them; `parent` is the process that asks, `tune_s` as
-    `Measurement` takes it, `outcomes` those of the first task's candidates that were tried before.
+    `device` and `retune` are as the command takes them; `parent` is the process that asks, `seconds` what
+    all tasks may take, `outcomes` those of the first task's candidates that were tried before.
     """
 
     device: str | None
     tasks: list[str]
-    tune_s: float
+    seconds: float
     retune: bool
     parent: int
     outcomes: list[OutcomeDocument]
@@ -134,10 +140,14 @@ def main() -> int:
 def _measure(request: Request, telling: Telling) -> None:
     opened = Opened(choose(request["device"]))
     telling.send({"device": opened.device.facts(), "host": _host()})
-    measurement = Measurement(opened, telling, request["tune_s"], request["retune"])
+    measurement = Measurement(opened, telling, request["retune"])
+    until = time.monotonic() + request["seconds"]
     tried = dict(outcome_of(document) for document in request["outcomes"])
-    for task in request["tasks"]:
+    for number, task in enumerate(request["tasks"]):
         telling.send({"task": task})
+        # What one does not need, those after it have.
+        left = until - time.monotonic()
+        measurement.allow(left / (len(request["tasks"]) - number))
         _do(measurement, task, tried)
         tried = {}
 

@@ -19,7 +19,7 @@ LARGEST: Final = 2**31 - 1  # indices of kernels are int
 
 
 class Gemm:
-    """C[m,n] = act(alpha op(A)[m,k] op(B)[k,n] + beta C + bias), row-major float32 in buffers.
+    """C[m,n] = op(A)[m,k] op(B)[k,n], row-major float32 in buffers.
 
     It holds kernels, and the panels of `PACKED`: it is made once, called often, and not from two
     queues at once.
@@ -31,8 +31,6 @@ class Gemm:
         k: Columns of op(A), rows of op(B); with 0 the product is 0.
         trans_a: A is stored with shape (k, m).
         trans_b: B is stored with shape (n, k).
-        bias: A vector of shape (n,) is added to each row.
-        relu: What is negative becomes 0, last of all.
         config: Kernel; None: what tuning found for the shape on this device, or one like it, or else a
             default.
 
@@ -56,8 +54,6 @@ class Gemm:
         *,
         trans_a: bool = False,
         trans_b: bool = False,
-        bias: bool = False,
-        relu: bool = False,
         config: Config | None = None,
     ) -> None:
         check_shape(m, n, k)
@@ -66,10 +62,9 @@ class Gemm:
         self.shape = (m, n, k)
         self.flops = 2 * m * n * k
         self._opened = opened
-        self._bias = bias
         self._defines = {
             "KIND": KINDS.index(self.config.kind),
-            "TRANS_A": int(trans_a), "TRANS_B": int(trans_b), "BIAS": int(bias), "RELU": int(relu),
+            "TRANS_A": int(trans_a), "TRANS_B": int(trans_b),
             "GX": self.config.x, "GY": self.config.y, "ROWS": self.config.rows,
             "VECTORS": self.config.vectors, "WIDTH": self.config.width, "DEPTH": self.config.depth,
         }  # fmt: skip
@@ -79,13 +74,11 @@ class Gemm:
         if self.config.kind == PACKED:
             self._pack("gemm_pack_a", -(-m // self.config.rows), self.config.rows)
             self._pack("gemm_pack_b", -(-n // self.config.columns), self.config.columns)
-        # Set once: what stays the same from call to call.
-        self._none = opened.allocate(FLOAT)
 
     def release(self) -> None:
         """Gives back what it holds on the device; it cannot be called any more."""
-        for buffer in (self._none, *(panel for _, panel, _ in self._panels)):
-            self._opened.release(buffer)
+        for _, panel, _ in self._panels:
+            self._opened.release(panel)
 
     def _load(self, name: str) -> Any:
         loaded = kernel(self._opened, FILE, name, self._defines)
@@ -118,9 +111,6 @@ class Gemm:
         b: Any,
         c: Any,
         *,
-        alpha: float = 1.0,
-        beta: float = 0.0,
-        bias: Any = None,
         offsets: tuple[int, int, int] = (0, 0, 0),
         wait_for: Sequence[Any] | None = None,
     ) -> list[Any]:
@@ -131,9 +121,6 @@ class Gemm:
             a: Buffer of A.
             b: Buffer of B.
             c: Buffer of C, neither of the others.
-            alpha: Factor of the product.
-            beta: Factor of what C holds, which is not read for 0.
-            bias: Buffer of the bias, if there is one.
             offsets: Where A, B, C begin in their buffers, in elements.
             wait_for: Events that must have ended before.
 
@@ -141,14 +128,9 @@ class Gemm:
             Events of its kernels, in order; all is done when the last has ended.
 
         Raises:
-            InvalidValueError: A bias is missing, or is there and was not announced.
             DeviceFaultError: The driver refused.
         """
         cl = require("pyopencl")
-        if (bias is not None) != self._bias:
-            raise InvalidValueError(
-                "a product with bias needs one, others take none", id="opencl-bias"
-            )
         at_a, at_b, at_c = (np.int32(offset) for offset in offsets)
         events = list(wait_for or ())
         before = len(events)
@@ -161,8 +143,7 @@ class Gemm:
                     )
                 )
             operands = [panel for _, panel, _ in self._panels] or [a, at_a, b, at_b]
-            rest = (c, at_c, self._none if bias is None else bias)
-            _set(self._kernel, 3, *operands, *rest, np.float32(alpha), np.float32(beta))
+            _set(self._kernel, 3, *operands, c, at_c)
             events.append(
                 cl.enqueue_nd_range_kernel(
                     queue, self._kernel, self._global, self._local, wait_for=events

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Final
 
@@ -19,8 +21,9 @@ def run_limited(
     arguments: Sequence[str],
     hear: Callable[[Any], None],
     silent_s: float = SILENT_S,
+    limit_s: float = math.inf,
 ) -> str:
-    """Runs a function in a child process until it ends, or says nothing for too long.
+    """Runs a function in a child process until it ends, says nothing for too long, or its time is up.
 
     Args:
         entry: The function, "module:function"; it finds the descriptor for its news, then `arguments`,
@@ -28,6 +31,7 @@ def run_limited(
         arguments: See `entry`.
         hear: Told each of its news, a JSON object a line.
         silent_s: Seconds without news after which it is killed.
+        limit_s: Seconds after which it is killed, whatever it says.
 
     Returns:
         "" where it ended well; else how it ended, with the last that it printed.
@@ -50,12 +54,18 @@ def run_limited(
             raise
         finally:
             os.close(writing)
-        hung = False
+        why = ""
+        until = time.monotonic() + limit_s
 
         def look(silent: float) -> None:
-            nonlocal hung
-            if silent > silent_s and not hung:
-                hung = True
+            nonlocal why
+            if why:
+                return
+            if silent > silent_s:
+                why = f"it said nothing for {silent_s:g} s, and was ended"
+            elif time.monotonic() > until:
+                why = f"it was not done after {limit_s:.3g} s, and was ended"
+            if why:
                 child.kill()
 
         try:
@@ -67,8 +77,8 @@ def run_limited(
             code = outwait(child)
         if stopped:
             raise KeyboardInterrupt
-        if hung:
-            return f"it said nothing for {silent_s:g} s, and was ended"
+        if why:
+            return why
         if code == 0:
             return ""
         last = _last_line(output)

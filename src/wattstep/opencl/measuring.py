@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,11 @@ BYTES: Final = "B/s"
 MOST_UNTUNED: Final = (
     1024**3
 )  # m n k up to which kernels without tuning are timed: the naive takes seconds
+LEAST_CALLS: Final = 4  # of a product that is timed: checked, repeated, and in two rounds
+CUT: Final = (
+    "the time was up before searches had ended: more may be reached (--seconds gives more, --full says how "
+    "many ways were tried)"
+)
 LAUNCHES: Final = 200
 ROW_OF_LAUNCHES: Final = 100
 COPIES: Final = (4096, 65_536, 1 << 20, 1 << 24, 1 << 26)
@@ -74,10 +80,10 @@ PRODUCTS: Final = (
     Product((256, 256, 256)),
     Product((512, 512, 512)),
     Product((1024, 1024, 1024)),
-    Product((2048, 2048, 2048)),
     Product((32, 256, 784), trans_b=True, what="a layer 784 to 256, batch 32"),
     Product((32, 784, 256), what="gradient of its inputs"),
     Product((256, 784, 32), trans_a=True, what="gradient of its weights"),
+    Product((2048, 2048, 2048)),
 )
 STEPS_AT: Final = PRODUCTS[3]
 CONVOLUTIONS: Final = (
@@ -125,16 +131,35 @@ class Measurement:
     Args:
         opened: Device in use.
         teller: Hears what is measured.
-        tune_s: Seconds that the search for one product may take.
         retune: Whether what was found before counts for nothing.
         clock: Of the host, in seconds.
     """
 
     opened: Opened
     teller: Teller
-    tune_s: float
     retune: bool = False
     clock: Callable[[], float] = field(default=time.monotonic)
+    _until: float = field(default=math.inf, init=False)  # of the task that is done
+    _allowed_s: float = field(default=math.inf, init=False)  # that it has
+    _reached: dict[str, float] = field(default_factory=dict, init=False)  # FLOP/s of each kind
+
+    def allow(self, seconds: float) -> None:
+        """How long the next task may take: searches and rounds end with it, what runs is not cut off."""
+        self._allowed_s = seconds
+        self._until = self.clock() + seconds
+
+    def _enough(self) -> bool:
+        return self.clock() >= self._until
+
+    def _turns(
+        self, works: Mapping[str, Work], alive: Callable[[], None] = lambda: None
+    ) -> dict[str, list[float]]:
+        return in_turns(works, alive=alive, enough=self._enough)
+
+    def _takes(self, config: Config, flops: float) -> float:
+        """Seconds that an untuned kernel takes at the rate that it reached last; 0: it ran nowhere yet."""
+        rate_before = self._reached.get(config.kind) if config in UNTUNED else None
+        return flops / rate_before * LEAST_CALLS if rate_before else 0.0
 
     def tune(self, product: Product, outcomes: Mapping[Config, Outcome]) -> None:
         """Searches the fastest configuration of a product, unless that is remembered.
@@ -155,21 +180,23 @@ class Measurement:
         if large or (not self.retune and exact(device, *key) is not None):
             return
         self.teller.stage(f"searching the fastest kernel of {product.label}")
-        until = self.clock() + self.tune_s
-        bench = GemmBench(self.opened, *key)
+        bench, flops = GemmBench(self.opened, *key), 2.0 * math.prod(product.shape)
         search = Search(
             device,
             product.shape,
             bench,
             on_candidate=self.teller.candidate,
             on_outcome=self.teller.outcome,
-            enough=lambda: self.clock() >= until,
+            enough=self._enough,
             outcomes=dict(outcomes),
+            affordable=lambda config: self._takes(config, flops) <= self._allowed_s,
         )
         try:
             tuning = search.run()
         finally:
             bench.release()
+        if self._enough():
+            self.teller.note(CUT)
         shape, trans_a, trans_b = key
         remember(
             device,
@@ -207,7 +234,12 @@ class Measurement:
         configs = {**{config.kind: config for config in untuned}, TUNED: tuned}
         works: dict[str, Work] = {}
         figures: dict[str, Figure] = {}
+        flops = 2.0 * m * n * k
         for name, config in configs.items():
+            if name != TUNED and (takes := self._takes(config, flops)) > self._allowed_s:
+                reason = f"it would take about {takes:.0f} s, and there are {self._allowed_s:.0f}"
+                figures[name] = missing(FLOPS, reason)
+                continue
             try:
                 bench.check(config)
             except WattstepError as error:
@@ -215,9 +247,9 @@ class Measurement:
             else:
                 works[name] = lambda calls, config=config: bench.run(config, calls)  # type: ignore[misc]
         works[NUMPY] = host_work(bench.numpy())
-        seconds = in_turns(works, alive=lambda: self.teller.stage(f"product {product.label}"))
-        flops = 2.0 * m * n * k
+        seconds = self._turns(works, lambda: self.teller.stage(f"product {product.label}"))
         for name, times in seconds.items():
+            self._reached[name] = flops / min(times)
             figures[name] = rate(flops, times, FLOPS, CLOCK if name == NUMPY else EVENTS)
         device = self.opened.device
         found = exact(device, product.shape, product.trans_a, product.trans_b) is not None
@@ -225,7 +257,10 @@ class Measurement:
         detail = ", ".join(text for text in (product.what, f"{how}: {tuned}") if text)
         brief = not product.what or product.trans_b
         self.teller.row(
-            "products", CeilingRow(label=product.label, figures=figures, detail=detail, brief=brief)
+            "products",
+            CeilingRow(
+                label=product.label, figures=figures, detail=detail, brief=brief, amount=flops
+            ),
         )
         if product == STEPS_AT:
             self._steps(figures, seconds, tuned)
@@ -279,13 +314,13 @@ class Measurement:
             except WattstepError as error:
                 figures[way] = missing(FLOPS, str(error))
         if works:
-            seconds = in_turns(works, alive=lambda: self.teller.stage(f"convolution {label}"))
+            seconds = self._turns(works, lambda: self.teller.stage(f"convolution {label}"))
             figures |= {name: rate(g.flops, t, FLOPS, EVENTS) for name, t in seconds.items()}
         for each in made:
             each.release()
         for buffer in buffers:
             opened.release(buffer)
-        self.teller.row("convolutions", CeilingRow(label=label, figures=figures))
+        self.teller.row("convolutions", CeilingRow(label=label, figures=figures, amount=g.flops))
 
     def _convolving(
         self, convolution: Convolution, buffers: Sequence[Any], truth: Any, bound: Any
@@ -320,11 +355,13 @@ class Measurement:
         """Times kernels that move memory, in caches and beyond them, beside NumPy."""
         device = self.opened.device
         most = min(device.largest_buffer, device.memory // OF_MEMORY)
-        for where, size in (("caches", IN_CACHE), ("memory", min(IN_MEMORY, most))):
-            count = max(size // FLOAT, 1)
-            for name in ("copy", "triad", "sum"):
-                self.teller.stage(f"{name} in {where}")
-                self._moved(name, where, count)
+        sizes = {"caches": IN_CACHE, "memory": min(IN_MEMORY, most)}
+        parts = list(itertools.product(sizes, ("copy", "triad", "sum")))
+        until = self._until
+        for number, (where, name) in enumerate(parts):
+            self.allow((until - self.clock()) / (len(parts) - number))
+            self.teller.stage(f"{name} in {where}")
+            self._moved(name, where, max(sizes[where] // FLOAT, 1))
 
     def _moved(self, name: str, where: str, count: int) -> None:
         opened = self.opened
@@ -341,7 +378,7 @@ class Measurement:
             "triad": lambda: np.add(x, y, out=z),
             "sum": lambda: x.sum(dtype=np.float32),
         }
-        seconds = in_turns({"device": work, NUMPY: host_work(beside[name])})
+        seconds = self._turns({"device": work, NUMPY: host_work(beside[name])})
         figures = {
             "device": rate(moved, seconds["device"], BYTES, EVENTS),
             NUMPY: rate(moved, seconds[NUMPY], BYTES, CLOCK),
@@ -355,6 +392,7 @@ class Measurement:
                 label=f"{name} ({size})",
                 figures=figures,
                 detail=f"{detail}; NumPy adds two arrays" if name == "triad" else detail,
+                amount=moved,
             ),
         )
 
@@ -362,22 +400,26 @@ class Measurement:
         """The kernel with the vectors, groups and items that are fastest, and which these are."""
         device = self.opened.device
         tried: list[tuple[float, str, Work]] = []
-        for width in sorted({1, 4, min(device.vector_width, 16)}):
-            for group in GROUPS:
-                if group > device.largest_group:
-                    continue
-                for per_item in PER_ITEM:
-                    work = self._launching(name, count, operands, (width, group, per_item))
-                    work(1)
-                    text = f"vectors of {width}, groups of {group}, {per_item} an item"
-                    tried.append((min(work(1) for _ in range(3)), text, work))
-                    self.teller.stage(f"{name}: {text}")
+        groups = [group for group in GROUPS if group <= device.largest_group]
+        widths = sorted({1, 4, min(device.vector_width, 16)}, reverse=True)
+        ways = list(itertools.product(widths, groups, PER_ITEM))
+        for width, group, per_item in ways:
+            if tried and self._enough():
+                break
+            work = self._launching(name, count, operands, (width, group, per_item))
+            work(1)
+            text = f"vectors of {width}, groups of {group}, {per_item} an item"
+            tried.append((min(work(1) for _ in range(3)), text, work))
+            self.teller.stage(f"{name}: {text}")
         if not tried:
             raise DeviceFaultError(
                 f"{device.name} takes no work groups of {GROUPS[0]} items", id="opencl-no-kernel"
             )
         _, text, work = min(tried, key=lambda each: each[0])
-        return work, text
+        if len(tried) == len(ways):
+            return work, text
+        self.teller.note(CUT)
+        return work, f"{text}; the time was up after {len(tried)} of {len(ways)} ways"
 
     def _launching(
         self, name: str, count: int, operands: Sequence[Any], how: tuple[int, int, int]
@@ -440,14 +482,15 @@ class Measurement:
             NUMPY: lambda: np.copyto(other, host),
         }
         with faults(opened.device):
-            seconds = in_turns({name: host_work(run) for name, run in runs.items()})
+            seconds = self._turns({name: host_work(run) for name, run in runs.items()})
         figures = {name: rate(size, times, BYTES, CLOCK) for name, times in seconds.items()}
         figures["in place"] = median_figure(seconds["in place"], "s", CLOCK, Status.MEASURED)
         for each in (buffer, shared):
             opened.release(each)
         label = f"{size / 1e3:.3g} kB" if size < 1e6 else f"{size / 1e6:.3g} MB"
         self.teller.row(
-            "copies", CeilingRow(label=label, figures=figures, brief=size in BRIEF_COPIES)
+            "copies",
+            CeilingRow(label=label, figures=figures, brief=size in BRIEF_COPIES, amount=size),
         )
 
     def launch(self) -> None:

@@ -31,7 +31,10 @@ def host_work(run: Callable[[], object]) -> Work:
 
 
 def in_turns(
-    works: Mapping[str, Work], rounds: int = ROUNDS, alive: Callable[[], None] = lambda: None
+    works: Mapping[str, Work],
+    rounds: int = ROUNDS,
+    alive: Callable[[], None] = lambda: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> dict[str, list[float]]:
     """Seconds of a call of each work, one each round: what disturbs one disturbs its neighbours.
 
@@ -39,6 +42,7 @@ def in_turns(
         works: By name.
         rounds: How many.
         alive: Called between works.
+        enough: Asked after each round whether to end with it.
     """
     calls = dict.fromkeys(works, 1)
     for name, work in works.items():
@@ -54,6 +58,8 @@ def in_turns(
             if not slow:
                 seconds[name].append(work(calls[name]) / calls[name])
             alive()
+        if enough():
+            break
     return seconds
 
 

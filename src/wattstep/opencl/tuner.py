@@ -109,8 +109,9 @@ class Search:
         bench: Runs them.
         on_candidate: Told before a candidate is tried: a driver may take the process with it.
         on_outcome: Told how it went.
-        enough: Asked after each candidate whether to stop searching.
+        enough: Asked after each candidate, and each round of the final, whether to end with it.
         outcomes: Of candidates that were tried before, which are not tried again.
+        affordable: Asked whether there is time for one that the search begins with.
     """
 
     device: Device
@@ -120,6 +121,7 @@ class Search:
     on_outcome: Callable[[Config, Outcome], None] = lambda config, outcome: None
     enough: Callable[[], bool] = lambda: False
     outcomes: dict[Config, Outcome] = field(default_factory=dict)
+    affordable: Callable[[Config], bool] = lambda config: True
 
     def run(self) -> Tuning:
         """Searches, then lets the best and the untuned run in turns.
@@ -158,7 +160,7 @@ class Search:
             Config(kind=BLOCKED, x=16, y=8, rows=4, width=4, depth=16),
         )
         for config in dict.fromkeys(seeds):
-            if _permitted(config, self.device):
+            if _permitted(config, self.device) and self.affordable(config):
                 yield config
 
     def _try(self, config: Config) -> None:
@@ -209,6 +211,8 @@ class Search:
                 except WattstepError as error:  # it ran before
                     self.outcomes[config] = Missing(str(error))
                     del seconds[config]
+            if self.enough():
+                break
         for config in finalists:
             self.bench.close(config)
         if not seconds:

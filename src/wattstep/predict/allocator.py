@@ -53,9 +53,12 @@ class Allocator:
         place = bisect_left(pool, (size, -1))
         block = pool.pop(place)[2] if place < len(pool) else self._segment(size, small)
         block.free = False
-        self._split(block, size)
+        rest = block.size - size
+        if rest >= ROUND if small else rest > SMALL:
+            self._split(block, size, rest)
         self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
+        if self.allocated > self.most_allocated:
+            self.most_allocated = self.allocated
         return block
 
     def give(self, block: Block) -> None:
@@ -87,10 +90,7 @@ class Allocator:
         self.most_reserved = max(self.most_reserved, self.reserved)
         return Block(length, None, None, small)
 
-    def _split(self, block: Block, size: int) -> None:
-        rest = block.size - size
-        if rest < ROUND if block.small else rest <= SMALL:
-            return
+    def _split(self, block: Block, size: int, rest: int) -> None:
         part = Block(rest, block, block.after, block.small)
         if block.after is not None:
             block.after.before = part

@@ -55,16 +55,18 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
     """
     allocator = Allocator()
     made, freed, gradients = _events(graph, gradients_stay=gradients_stay)
-    spaces = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
+    asked = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
+    spaces = {i + 1: each for i, each in asked.items() if each}
     for size in _lasting(graph, gradients):
         allocator.take(size)
     optimizer = (
         next((i for i, phase in enumerate(graph.phases) if phase == "optimizer"), graph.count) + 1
     )
+    sizes, numbers = graph.sizes.tolist(), sorted({*made, *freed, *spaces, optimizer})
     at_once = [] if gradients_stay else _intermediate(graph, gradients, optimizer)
     live: dict[int, Block] = {}
     for step in range(STEPS):
-        for number in range(1, graph.count + 2):
+        for number in numbers:  # all others change nothing
             for storage in freed.get(number, ()):
                 block = live.pop(storage, None)
                 if block is not None:
@@ -77,10 +79,10 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
                     for block in [allocator.take(size) for size in at_once]:
                         allocator.give(block)
             for storage in made.get(number, ()):
-                block = allocator.take(graph.sizes[storage])
+                block = allocator.take(sizes[storage])
                 if step > 0 or not gradients_stay or storage not in gradients:  # else it stays
                     live[storage] = block
-            for size in spaces.get(number - 1, ()):
+            for size in spaces.get(number, ()):
                 if size:
                     allocator.give(allocator.take(size))
     return Reserved(

@@ -414,6 +414,9 @@ class Prediction:
                 }
             )
         waits = max(0.0, self.time.total - self.reading - float(self.operation_seconds.sum()))
+        moves = [kind == "data movement" for kind in self.graph.kinds]
+        moved = self._costs(float(self.operation_seconds[moves].sum()))["share"]
+        metrics = Metrics({**metrics, "data_movement_share": moved})
         return RunReport(
             run=f"{workload}-batch-{self.batch_size}-on-{self.device.name}",
             workload=workload,

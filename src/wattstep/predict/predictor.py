@@ -257,6 +257,8 @@ class Predictor(BatchSearch):
     def _reach(self, batch_size: int) -> float:
         """Of the reserved memory."""
         step = self._step(batch_size)
+        if step.outside:  # as wide as it gets, whatever its operations are
+            return reach_beyond(self.fitted.reach, {}, step.outside)["reserved"]
         shares = strange_shares(step.graph, step.work, self._timed(step.work), self.fitted.values)
         return reach_beyond(self.fitted.reach, shares, step.outside)["reserved"]
 

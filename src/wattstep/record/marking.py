@@ -315,6 +315,10 @@ class StepMarker(PlainSteps):
         """Number of the step that runs, or of the next one."""
         return self._row >> INDEX
 
+    @index.setter
+    def index(self, index: int) -> None:
+        self._row += (index - self.index) << INDEX
+
     # --- the device -------------------------------------------------------------------------
 
     def stamp(self) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wattstep.errors import DamagedRunError
 from wattstep.recorded.power import spoken
 from wattstep.recorded.steps import Steps
 from wattstep.schema.figure import Figure, Status, weakest
@@ -76,18 +75,15 @@ class Imported:
     Args:
         info: Of the run; its `imported` holds "trace" (a mapping), "telemetry" and "alignment"
             (lists of mappings), each of which may be left out.
-
-    Raises:
-        DamagedRunError: It holds something else.
     """
 
     def __init__(self, info: RunInfo) -> None:
         imported = info.imported
         self.is_import = bool(imported)
-        self.trace = _mapping(imported.get("trace") or {}, "trace")
-        self.telemetry = _mappings(imported, "telemetry")
-        self.power_steps = _mapping(imported.get("steps") or {}, "steps")
-        self._alignments = tuple(map(_alignment, _mappings(imported, "alignment")))
+        self.trace: Mapping[str, Any] = imported.get("trace") or {}
+        self.telemetry: tuple[Mapping[str, Any], ...] = tuple(imported.get("telemetry") or ())
+        self.power_steps: Mapping[str, Any] = imported.get("steps") or {}
+        self._alignments = tuple(map(_alignment, imported.get("alignment") or ()))
         self._file_of = {
             channel.name: read.path for read in info.reads for channel in read.channels
         }
@@ -174,34 +170,11 @@ class Imported:
         return max(own, key=lambda each: each.reach_s, default=nothing)
 
 
-def _mapping(thing: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(thing, Mapping):
-        raise DamagedRunError(
-            f"run.json is damaged: {name!r} of what was imported is no mapping", id="damaged-import"
-        )
-    return thing
-
-
-def _mappings(imported: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
-    things = imported.get(name) or ()
-    if not isinstance(things, (list, tuple)):
-        raise DamagedRunError(
-            f"run.json is damaged: {name!r} of what was imported is no list", id="damaged-import"
-        )
-    return tuple(_mapping(thing, name) for thing in things)
-
-
 def _alignment(entry: Mapping[str, Any]) -> Alignment:
-    uncertainty = entry.get("uncertainty_s")
-    if uncertainty is not None and not _is_length(uncertainty):
-        raise DamagedRunError(
-            "run.json is damaged: the uncertainty of an alignment is no time in seconds",
-            id="damaged-import",
-        )
     return Alignment(
         file=str(entry.get("file", "")),
         method=str(entry.get("method") or "in a way that is not recorded"),
-        uncertainty_s=None if uncertainty is None else float(uncertainty),
+        uncertainty_s=entry.get("uncertainty_s"),
     )
 
 

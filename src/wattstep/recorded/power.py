@@ -22,6 +22,7 @@ WAITING_S = 0.02  # that a value may wait until it is shown
 UNKNOWN_S = 0.1  # that a gauge may be late whose averaging window is not documented
 UPDATES = 5  # of its source that clean time must hold, for a mean power to be one
 NOT_MEASURED = "computed from {}, not measured"
+NEVER_COUNTED = "{} showed the same value at every read: it may be dead, or its step is more than all that was used"
 NEXT = "; "  # between one thing that a note says and the next
 # 95 % of a sum of errors that each lie anywhere in half a step: 1.96 of their standard deviations.
 _OF_SQUARES = NORMAL / math.sqrt(3)
@@ -191,6 +192,8 @@ class EnergySource:
         """
         if self.saturated:
             return self.saturated
+        if self.sensed and self.gauge is None and not self.curve.total[-1]:
+            return NEVER_COUNTED.format(self.source)
         if seconds < UPDATES * self.carries_s:
             return (
                 f"not resolvable: {self.limit}, and all that was measured together lasts "

@@ -34,6 +34,7 @@ from wattstep.recorded.table_checks import (
 )
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
+from wattstep.schema.checks import LEAST_NUMBER
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
@@ -264,6 +265,7 @@ class Tables:
         names, codes = coded(table["channel"])
         t_ns = table["t_ns"].to_numpy()
         value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
+        value[np.abs(value) < LEAST_NUMBER] = 0.0
         errno = table["errno"].to_numpy()
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))

@@ -13,10 +13,18 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
-from wattstep.recorded.curves import Curve, add_curves, curve_of, curve_of_counter, curve_of_gauge
+from wattstep.recorded.curves import (
+    Curve,
+    add_curves,
+    curve_of,
+    curve_of_counter,
+    curve_of_gauge,
+    unwrapped,
+)
 from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
 from wattstep.recorded.plausible import glitches, saturated, tells_power
 from wattstep.recorded.power import (
+    NEVER_COUNTED,
     NEXT,
     EnergySource,
     calibrated,
@@ -34,13 +42,14 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
+from wattstep.schema.spelling import rounded
 
 ASK_DOCTOR = ", and wattstep doctor says what was looked for"
 NO_SENSOR = f"no power sensor was found: --power-model vcpu models power{ASK_DOCTOR}"
 ONLY_PARTS = "only parts of the machine are measured ({}), and no total: see energy by rail"
 CARDS = "of the graphics cards alone: the rest of the machine is not in it"
 _CARD = re.compile(r"gpu\d+\.power")
-NOT_WHOLE = "no total: {} belongs to it and gave no values; see energy by rail"
+NOT_WHOLE = "no total: {} belongs to it and gave no values, or the same one at every read; see energy by rail"
 NO_CPU_TIME = (
     "the power model needs the CPU time of the training, which was not sampled; what it gives the "
     "machine as a whole is machine_energy_per_step"
@@ -56,9 +65,20 @@ SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
 )
+RESETS = (
+    "{} went back {} times (a reset, or a counter that began again): what it counted in {} around that "
+    "is not known, and in no figure"
+)
+CONTRADICTS = 2.0  # times: further apart no two sensors of one thing are, be they ever so coarse
+CONTRADICTING = (
+    "{} and {} contradict each other: over the same {} the mean is {} W by the first and {} W by the "
+    "second. Energies here are those of {}: look whose unit is another than its heading says"
+)
+_OF_QUANTITY = re.compile(r"power|energy|watts?|joules?|total|used|consum(?:ed|ption)|[\W_]")
 NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
+SILENT_NS = 1_000_000_000  # without samples is told; the sampler may be a little late at any time
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
@@ -362,6 +382,8 @@ class Series:
         silent: list[str] = []
         for kind in (self._planned("energy_total"), others, of_batteries):
             lacking = [name for channel in kind for name in self._lacking(channel)]
+            if kind and not lacking and all(map(self._stands_still, kind)):
+                lacking = [channel.name for channel in kind]
             if kind and not lacking:
                 return {channel.name: self._total_of(channel) for channel in kind}
             silent += lacking
@@ -373,6 +395,11 @@ class Series:
         if parts:
             return Missing(ONLY_PARTS.format(", ".join(c.name for c in parts)))
         return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
+
+    def _stands_still(self, channel: Channel) -> bool:
+        """True for a counter that never counted: its step is larger than all that there was, or it is dead."""
+        value = self.raw(channel.name)[1]
+        return channel.kind == "counter" and not np.ptp(value[np.isfinite(value)])
 
     @property
     def total_channels(self) -> list[Channel]:
@@ -479,8 +506,9 @@ class Series:
 
     def _noted(self, *channels: Channel) -> str | None:
         """Notes on these channels, and on values that were left out."""
-        left_out = [self._of_glitches(channel) for channel in channels]
-        return NEXT.join(filter(None, [_notes(channels), *left_out])) or None
+        left_out = [note for c in channels for note in (self._of_glitches(c), self._of_resets(c))]
+        contradicting = [self._contradictions.get(channel.name) for channel in channels]
+        return NEXT.join(filter(None, [_notes(channels), *left_out, *contradicting])) or None
 
     def _of_glitches(self, channel: Channel) -> str | None:
         """That values were left out, where some were."""
@@ -489,6 +517,85 @@ class Series:
             return None
         most = float(np.abs(self.samples[channel.name][1][at]).max())
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
+
+    def _of_resets(self, channel: Channel) -> str | None:
+        """That a counter of energy went back, where it did."""
+        if channel.kind != "counter" or channel.unit != "J":
+            return None
+        t_ns, value = self.raw(channel.name)
+        value = unwrapped(channel, value)
+        known = np.isfinite(value)
+        back = np.diff(value[known]) < 0
+        if not back.any():
+            return None
+        lost_s = float(np.diff(t_ns[known])[back].sum()) * 1e-9
+        return RESETS.format(channel.name, int(back.sum()), spoken(lost_s))
+
+    @property
+    def doubtful(self) -> list[str]:
+        """Notes on counters that stood still or went back, and on power and energy that contradict each other."""
+        counters = [c for c in self.power_channels() if c.kind == "counter"]
+        notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
+        notes += filter(None, map(self._of_resets, counters))
+        return [*notes, *dict.fromkeys(self._contradictions.values())]
+
+    @cached_property
+    def _contradictions(self) -> dict[str, str]:
+        """Notes by channel where an imported file's power and energy of one thing cannot both be right."""
+        notes: dict[str, str] = {}
+        if not self.imported.is_import:
+            return notes
+        sampled = [c for c in self.channels.values() if self._has_samples(c.name)]
+        powers = {self._thing(c): c for c in sampled if c.unit == "W" and c.kind == "gauge"}
+        for energy in sampled:
+            if energy.unit == "J" and energy.kind == "counter" and self._thing(energy) in powers:
+                power = powers[self._thing(energy)]
+                if note := self._contradicting(energy, power):
+                    notes[energy.name] = notes[power.name] = note
+        return notes
+
+    def _thing(self, channel: Channel) -> tuple[str, str]:
+        """File of a channel, and what it is of: its name without the words for power and energy."""
+        return self.imported.file_of(channel.name), _OF_QUANTITY.sub("", channel.name.lower())
+
+    def _contradicting(self, energy: Channel, power: Channel) -> str | None:
+        counted, integrated = self.curve(energy), self.curve(power)
+        begin = max(counted.t_ns[0], integrated.t_ns[0])
+        end = min(counted.t_ns[-1], integrated.t_ns[-1])
+        steps = np.diff(counted.total)
+        if end <= begin or not (steps > 0).any():
+            return None
+        span = np.array([[begin, end]])
+        (by_energy, counted_s), (by_power, integrated_s) = (
+            (float(gain[0]), float(seconds[0]))
+            for gain, seconds in (curve.gains(span) for curve in (counted, integrated))
+        )
+        if not counted_s or not integrated_s:
+            return None
+        by_energy, by_power = by_energy / counted_s, by_power / integrated_s
+        # A counter may be a step behind at either end.
+        behind = 2 * float(steps[steps > 0].min()) / counted_s
+        less, more = sorted((by_energy, by_power))
+        if more <= CONTRADICTS * less or more - less <= behind:
+            return None
+        used = (energy,) if energy.role == "energy_total" else (energy, power)
+        used = (power,) if power.role == "power_total" and len(used) > 1 else used
+        return CONTRADICTING.format(
+            energy.name, power.name, spoken((end - begin) * 1e-9), rounded(by_energy), rounded(by_power),
+            " and ".join(channel.name for channel in used),
+        )  # fmt: skip
+
+    def silent_ns(self) -> list[tuple[int, int]]:
+        """Begin and end in ns of times without any sample, as when the sampler was suspended.
+
+        Of another tool's recording there are none: its reader says where the log pauses.
+        """
+        times = max((t_ns for t_ns, _, _ in self.samples.values()), key=len, default=None)
+        if self.imported.is_import or times is None or len(times) < 2:
+            return []
+        steps = np.diff(times)
+        silent = np.flatnonzero(steps > max(GAP_PERIODS * float(np.median(steps)), SILENT_NS))
+        return [(int(times[at]), int(times[at + 1])) for at in silent]
 
     def cut_short(self) -> list[str]:
         """Notes on logs of power of other tools that begin after the first step or end before the last."""

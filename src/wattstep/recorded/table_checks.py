@@ -15,6 +15,9 @@ from wattstep.store.tables import FOREGROUND, NOT_TOLD
 from wattstep.store.writing import SCHEMAS
 
 MOST_NS: Final = 1 << 62  # differences of times within it fit into 64 bits
+MOST_VALUE: Final = (
+    1e50  # of a sample: beyond any integer times any scale, and its square is a number
+)
 MOST_INDEX: Final = 1 << 53  # of a step: counts beyond it are no whole numbers of a float
 DECLARED: Final[Mapping[str, pa.Schema]] = {**SCHEMAS, "foreground": FOREGROUND}
 # Columns that always have a value.
@@ -126,7 +129,7 @@ def wrong_values(name: str, table: pa.Table, *, whole: bool = True) -> str:
         whole: True if these are all of its rows.
     """
     for field in table.schema:
-        most = _most(field)
+        most = MOST_VALUE if (name, field.name) == ("samples", "value") else _most(field)
         if most and (wrong := _beyond(table[field.name], most)):
             return f"its column {field.name} has {wrong}"
     # Of operations on a device's clock such rows are left out, and counted, where they are shown.
@@ -164,10 +167,10 @@ def _most(field: pa.Field) -> int:
     return MOST_INDEX if field.name in ("index", "step") else MOST_NS
 
 
-def _beyond(column: pa.ChunkedArray, most: int) -> str:
+def _beyond(column: pa.ChunkedArray, most: float) -> str:
     flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
     extremes = pc.min_max(flat).as_py()
-    wrong = [x for x in extremes.values() if x is not None and not -most < x < most]
+    wrong = [x for x in extremes.values() if x is not None and abs(x) >= most]
     return f"{wrong[0]}, which nothing recorded can be" if wrong else ""
 
 

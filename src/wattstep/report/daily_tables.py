@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wattstep.report.values import Shown, plain, show
-from wattstep.schema.daily_report import DailyBatch, DailyReport
+from wattstep.schema.daily_report import DailyBatch, DailyLabels, DailyReport
 from wattstep.schema.figure import Figure
 
 COLUMNS = (
@@ -16,6 +16,12 @@ COLUMNS = (
     ("time", "Time"),
     ("energy", "Energy"),
 )
+LABELED = (("labeled", "Labeled"), ("labels_right", "Labels right"))
+
+
+def columns(daily: DailyReport) -> tuple[tuple[str, str], ...]:
+    """Keys and headings of the columns: two more where samples were labeled here."""
+    return COLUMNS if daily.labels is None else (*LABELED, *COLUMNS)
 
 
 def heading(daily: DailyReport) -> str:
@@ -43,6 +49,8 @@ def facts(daily: DailyReport) -> list[str]:
             f"batch {server['batch_size']} to {100 * server['accuracy']:.2f} %; all batch sizes "
             "begin with these weights and a fresh optimizer"
         )
+    if daily.labels is not None:
+        lines.append(_labels(daily.labels))
     lines.append(
         "accuracy: on held-out samples; forgotten: accuracy on the server's samples on day 0 "
         "less that now"
@@ -50,23 +58,36 @@ def facts(daily: DailyReport) -> list[str]:
     return lines
 
 
-def rows(batch: DailyBatch) -> Iterator[tuple[int, list[Shown | None]]]:
-    """The days of a batch size: number and cells in the order of `COLUMNS`."""
+def _labels(labels: DailyLabels) -> str:
+    whole = labels.labeled + labels.unknown + labels.withheld
+    return (
+        f"labels: not given, but told from {labels.begun_with:,} labeled samples that neither server nor days have: "
+        f"{labels.labeled:,} of {whole:,} new samples labeled and trained on, {labels.unknown:,} unknown, "
+        f"{labels.withheld:,} withheld; of the labels {show(labels.right).text} are the true ones "
+        f"(the first choice of the server's model, of all samples: {show(labels.first_choice).text}); labeling took "
+        f"{show(labels.time).text}, which is in no day's time and energy"
+    )
+
+
+def rows(
+    batch: DailyBatch, of: tuple[tuple[str, str], ...] = COLUMNS
+) -> Iterator[tuple[int, list[Shown | None]]]:
+    """The days of a batch size: number and cells in the order of the columns."""
     for day in batch.days:
-        yield day.day, [_shown(day.figures.get(key)) for key, _ in COLUMNS]
+        yield day.day, [_shown(day.figures.get(key)) for key, _ in of]
 
 
-def totals(batch: DailyBatch) -> list[Shown | None]:
+def totals(batch: DailyBatch, of: tuple[tuple[str, str], ...] = COLUMNS) -> list[Shown | None]:
     """The last row of a batch size: what all days took together."""
     figures = {"time": batch.total_time, "energy": batch.total_energy}
-    return [_shown(figures.get(key)) for key, _ in COLUMNS]
+    return [_shown(figures.get(key)) for key, _ in of]
 
 
 def reasons(daily: DailyReport) -> list[str]:
     """Reasons why figures of a column are missing, each once."""
     distinct: dict[str, None] = {}
     for day in (day for batch in daily.batches for day in batch.days):
-        for key, label in COLUMNS:
+        for key, label in columns(daily):
             figure = day.figures.get(key)
             if figure is not None and figure.missing:
                 distinct[f"{label} is missing: {plain(figure.reason)}"] = None

@@ -22,10 +22,24 @@ def rows(result: LabelingReport) -> list[tuple[str, int, str]]:
     labels = sorted(result.total.by_label.items(), key=lambda item: (-item[1], item[0]))
     clusters = sorted(result.total.by_cluster.items())
     named = [(plain(name), count) for name, count in labels]
-    named += [(plain(name) if name else "unknown, no new class", n) for name, n in clusters]
+    named += [(called(result, name), n) for name, n in clusters]
     named += [("withheld: too unsure", result.total.abstained)]
     named += [("unreadable: a value is no finite number", result.total.unreadable)]
     return [(name, count, f"{100 * count / whole:.1f} %") for name, count in named if count]
+
+
+def called(result: LabelingReport, name: str) -> str:
+    """A label or new class as it is called now: the files have what it was called when they were written."""
+    now = name
+    for _ in result.decided:  # merged into one that was named: two steps, and so on
+        now = result.decided.get(now) or now
+    if not name:
+        return "unknown, no new class"
+    if result.decided.get(now) == "":
+        return f"{plain(now)}: rejected, no class" + (
+            f" ({plain(name)} then)" if now != name else ""
+        )
+    return plain(now) if now == name else f"{plain(now)} ({plain(name)} when it was labeled)"
 
 
 def facts(result: LabelingReport) -> list[str]:
@@ -37,7 +51,7 @@ def facts(result: LabelingReport) -> list[str]:
         )
     if not result.known.missing:
         lines.append(
-            f"of known or named classes: {show(result.known).text} of the last samples (modelled)"
+            f"of classes that were known or named then: {show(result.known).text} of all samples (modelled)"
         )
     if result.new_classes:
         names = ", ".join(map(plain, result.new_classes))

@@ -232,7 +232,7 @@ def setting(report: RunReport) -> list[str]:
         planned_by(report.options),
         *strategies(report.options).values(),
         report.processor,
-        (report.device.get("gpu") or {}).get("name"),
+        (report.device.get("gpu") or report.device.get("opencl") or {}).get("name"),
     ]
     return [plain(part) for part in parts if part]
 

@@ -26,6 +26,7 @@ from wattstep.schema.arrays import BoolArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
+FEW_COUNTS = 10  # of a counter over a whole recording: of more, its step is a small part
 LEAST_STEPS = 5  # in a state: fewer make no mean
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 PER_STEP = ("energy_per_step", "energy_per_sample")
@@ -132,8 +133,16 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
     gain = float(gains[0])
     if reason := energy.too_little(seconds, gain):
         return missing("J", reason)
+    steps = np.diff(energy.curve.total)
+    moved = steps[steps > 0]
+    # A counter that moved a few times only may be a step behind at either end.
+    step = (
+        moved.min() if energy.sensed and energy.gauge is None and len(moved) < FEW_COUNTS else None
+    )
     return Figure(
         value=gain, unit="J", status=energy.status, source=energy.source,
+        low=None if step is None else max(gain - float(step), 0.0),
+        high=None if step is None else gain + float(step),
         systematic=energy.systematic_at(gain / seconds),
         reason=joined(energy.note, partly(share, RECORDING)),
         method=f"{WHOLE}, what was sampled of it",

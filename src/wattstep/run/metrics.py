@@ -54,6 +54,7 @@ NO_COMPARISON = (
     "known"
 )
 MARK_S = 2e-6  # a mark after a real step, half of a step's two (benchmarks/marks.py measures them)
+OF_OPERATIONS = ("data_movement_share",)  # which comparisons set side by side
 WHOLLY = 0.99  # of a step: sampled throughout
 # What a device tells of itself beside its energy; aggregates are no sensors of their own.
 STATES = {
@@ -135,9 +136,17 @@ def compute(
 
 
 def headline(
-    tables: Tables, series: Series, breakdown: RunBreakdown, conditions: StepFlags
+    tables: Tables,
+    series: Series,
+    breakdown: RunBreakdown,
+    conditions: StepFlags,
+    *,
+    operations: bool = False,
 ) -> Metrics:
-    """The metrics by which runs are compared (speed, energy, peak of memory), and the temperature."""
+    """The metrics by which runs are compared (speed, energy, peak of memory), and the temperature.
+
+    With those of operations (`OF_OPERATIONS`) where these are read anyway.
+    """
     figures = {
         **_speed(series, breakdown),
         "cpu_time_per_step": cpu_time_per_step(series, breakdown),
@@ -149,7 +158,7 @@ def headline(
     failures = Failures()
     nothing: dict[str, Figure] = {}
     for name in OWN:
-        if METRICS[name].compared:
+        if METRICS[name].compared or (operations and name in OF_OPERATIONS):
             whole = Parts(
                 tables=tables, series=series, breakdown=breakdown, conditions=conditions,
                 metrics=Figures(figures),

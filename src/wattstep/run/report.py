@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +36,15 @@ from wattstep.schema.report_rows import (
 from wattstep.schema.run_documents import PlannedFacts
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.run_report import RunReport
+from wattstep.schema.spelling import rounded
+
+RESTARTED: Final = "where the sampler was started again"
+STOOD_STILL: Final = "where the sampler stood still (suspended, or the machine was too busy for it)"
+MOST_GAPS: Final = 3  # that are told one by one
+STOPPED: Final = 50  # times as long as half of the steps is a step in which the process was stopped
+STOPPED_S: Final = 1.0  # at least, lasts that
+CLOCK_SET_S: Final = 2.0  # by which the time of day may go on otherwise: NTP steps by less, or once
+CLOCK_RATE: Final = 1e-3  # of a recording, by which NTP may slew
 
 
 def make_report(
@@ -206,12 +217,17 @@ def _notes(tables: Tables, series: Series) -> list[str]:
     if begin is not None:
         for part, t_ns in tables.info.lost.items():
             notes.append(f"{part}: nothing recorded from {(t_ns - begin) * 1e-9:.1f} s on")
-        notes += [_gap_note(series.steps, gap) for gap in tables.info.gaps]
+        notes += [_gap_note(series.steps, gap, RESTARTED) for gap in tables.info.gaps]
+        silent = [gap for gap in series.silent_ns() if not _within(gap, tables.info.gaps)]
+        notes += [_gap_note(series.steps, gap, STOOD_STILL) for gap in silent[:MOST_GAPS]]
+        if len(silent) > MOST_GAPS:
+            notes.append(f"{len(silent) - MOST_GAPS} more such gaps in the samples")
+        notes += filter(None, [_stopped_note(series.steps), _clock_note(tables.info)])
     if (on_host := _on_host(series.steps)) is not None:
         notes.append(on_host)
     if series.gpu_note is not None:
         notes.append(series.gpu_note)
-    return notes + series.cut_short() + series.standing_still()
+    return notes + series.cut_short() + series.standing_still() + series.doubtful
 
 
 def _on_host(steps: Steps) -> str | None:
@@ -227,7 +243,44 @@ def _on_host(steps: Steps) -> str | None:
     )
 
 
-def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:
+def _within(gap: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
+    """True if a gap overlaps one of others."""
+    return any(gap[0] < end and begin < gap[1] for begin, end in others)
+
+
+def _stopped_note(steps: Steps) -> str | None:
+    """That steps took so long that their process was likely stopped, or waited for something else."""
+    clean = np.flatnonzero(steps.clean)
+    seconds = steps.seconds[clean]
+    if steps.absent or not len(seconds):
+        return None
+    long = np.flatnonzero(seconds > max(STOPPED * float(np.median(seconds)), STOPPED_S))
+    if not len(long) or len(long) > len(seconds) / STOPPED:
+        return None
+    first = clean[long[0]]
+    return (
+        f"{len(long)} of {len(seconds)} steps that count took {STOPPED} times as long as half of them, or "
+        f"more (step {steps.index[first]}: {rounded(float(steps.seconds[first]))} s): was the process stopped, or "
+        "the machine asleep? They are in the means"
+    )
+
+
+def _clock_note(info: RunInfo) -> str | None:
+    """That the time of day went on otherwise than the time that is measured: asleep, or set."""
+    if len(info.clocks) < 2:
+        return None
+    (begin_ns, offset_ns), (end_ns, last_ns) = info.clocks[0], info.clocks[-1]
+    ahead_s, lasted_s = (last_ns - offset_ns) * 1e-9, (end_ns - begin_ns) * 1e-9
+    if abs(ahead_s) <= max(CLOCK_SET_S, CLOCK_RATE * lasted_s):
+        return None
+    return (
+        f"the time of day went {'on' if ahead_s > 0 else 'back'} by {rounded(abs(ahead_s))} s beside the "
+        f"{rounded(lasted_s)} s that were measured: the machine slept meanwhile, or its clock was set; no figure "
+        "counts that time"
+    )
+
+
+def _gap_note(steps: Steps, gap: tuple[int, int], why: str) -> str:
     """Note on a gap in sampling, and on the steps that it touches."""
     low, high = gap
     touched = np.flatnonzero((steps.start_ns < high) & (steps.end_ns > low))
@@ -239,7 +292,7 @@ def _gap_note(steps: Steps, gap: tuple[int, int]) -> str:
             which = f"{len(touched)} steps touch it, from step {first} to {last}"
     return (
         f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
-        f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, where the sampler was started again: {which}"
+        f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, {why}: {which}"
     )
 
 

@@ -99,13 +99,15 @@ class Run:
         """Part of `report` for comparisons, sooner: speed, energy, peak memory, temperature.
 
         Args:
-            operations: Whether time and energy of operations are told, too.
+            operations: Whether time and energy of operations are told, too, and what part of a step
+                only moves data.
         """
-        breakdown = self.lean_breakdown(("energy",)) if operations else None
-        headline = metric_parts.headline(self.tables, self.series, self.breakdown, self.conditions)
-        return make_headline(
-            self.path, self.tables, self.series, breakdown, headline, self.conditions
+        breakdown = self.lean_breakdown(("energy",)) if operations else self.breakdown
+        headline = metric_parts.headline(
+            self.tables, self.series, breakdown, self.conditions, operations=operations
         )
+        told = breakdown if operations else None
+        return make_headline(self.path, self.tables, self.series, told, headline, self.conditions)
 
     def operations(self) -> OperationTable:
         """A row for each operation, layer and phase, of a mean clean step."""

@@ -152,6 +152,11 @@ def _of_device(name: str) -> Callable[[DeviceFacts], str]:
     return lambda device: _as_text(device.get(name))
 
 
+def _processor(info: RunFacts) -> str:
+    """What trained: an OpenCL device that is the machine's CPU is its CPU."""
+    return "cpu" if "opencl" in info.device else _as_text(info.processor)
+
+
 def _compiled(info: RunFacts) -> str:
     return "compiled" if info.options.get("compiled") else ITS_OWN
 
@@ -196,14 +201,14 @@ FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
         "governor": _field("what governs the clocks", _REFUSE, _option("governor"), facet="clocks"),
         "target": _field("where the sensors are", _REFUSE, lambda info: _as_text(info.target), facet="target"),
         "engine": _field("the engine", _REFUSE, _engine, facet="engine"),
-        "processor": _field("the processor", _REFUSE, lambda info: _as_text(info.processor), facet="processor", chosen=True),
+        "processor": _field("the processor", _REFUSE, _processor, facet="processor", chosen=True),
         "threads": _field("the number of threads", _REFUSE, lambda info: _as_text(info.threads), facet="threads", chosen=True),
         "batch": _field("the batch size", _REFUSE, lambda info: _as_text(info.batch_size), facet="batch", chosen=True),
         "precision": _field("the precision", _REFUSE, lambda info: _as_text(info.precision), facet="precision", chosen=True),
         "channels last": _field("whether channels lie last", _REFUSE, _option("channels_last"), facet="options", chosen=True),
         "compiled": _field("whether the model is compiled", _REFUSE, _compiled, facet="engine", chosen=True),
         "policy": _field("the policy that plans operations", _REFUSE, _option("policy"), facet="options", chosen=True),
-        "values on OpenCL": _field("how values move between host and device", _REFUSE, _option("opencl_mode"), facet="options", chosen=True),
+        "values on OpenCL": _field("how values move between host and device", _REFUSE, _option("opencl_mode"), facet="engine", chosen=True),
         "checkpointing": _field("whether activations are computed again", _REFUSE, _option("checkpointing"), facet="options", chosen=True),
         "layers that train": _field("the layers that train", _REFUSE, _option("train_last"), facet="options", chosen=True),
         "lora": _field("the rank of LoRA", _REFUSE, _option("lora"), facet="options", chosen=True),

@@ -21,6 +21,8 @@ class Day:
         loss: Of the day's last step.
         time: From the day's first step to its last.
         energy: Of the span of `time`.
+        labeled: Share of the day's samples that the labeler gave a label, and that were trained on.
+        labels_right: Of those the share whose label is the true one.
     """
 
     day: int
@@ -33,6 +35,8 @@ class Day:
     samples: int | None = None
     time: Figure | None = None
     energy: Figure | None = None
+    labeled: Figure | None = None
+    labels_right: Figure | None = None
 
     @property
     def figures(self) -> dict[str, Figure]:
@@ -99,6 +103,31 @@ class Published:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class DailyLabels:
+    """What the labeler made of the new samples of all days.
+
+    Attributes:
+        begun_with: Labeled samples that it began with, which neither the server nor a day had.
+        labeled, unknown, withheld: Samples by what they got; only the labeled ones are trained on.
+        right: Share of the labeled ones whose label is the true one.
+        first_choice: Share of all samples for which the first choice of the server's model is right.
+        time: That labeling took, with its features.
+    """
+
+    begun_with: int
+    labeled: int
+    unknown: int
+    withheld: int
+    right: Figure
+    first_choice: Figure
+    time: Figure
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready but for figures."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
 class PretrainedFacts(TypedDict, total=False):
     """Goal and result of the pre-training on the server; `seconds` that it took."""
 
@@ -121,6 +150,7 @@ class DailyReport:
         data: Facts of the data set, as the engine tells them, or None.
         pretrained: Goal and result of the pre-training on the server, by name.
         paper: Published accuracy beside it.
+        labels: What the samples were labeled as, where labels were not given.
     """
 
     folder: str
@@ -136,6 +166,7 @@ class DailyReport:
     seed: int = 0
     data: DataDocument | None = None
     pretrained: PretrainedFacts = field(default_factory=PretrainedFacts)
+    labels: DailyLabels | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready but for figures."""
@@ -151,6 +182,7 @@ class DailyReport:
             "seed": self.seed,
             "data": self.data,
             "pretrained": dict(self.pretrained),
+            **({"labels": self.labels.to_dict()} if self.labels else {}),
             "batches": [batch.to_dict() for batch in self.batches],
             "paper": self.paper.to_dict(),
         }

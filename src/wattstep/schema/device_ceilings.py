@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
+from wattstep.errors import DamagedRunError
 from wattstep.schema.figure import Figure, FigureDocument
 
 SCHEMA: Final = 1
@@ -18,6 +19,7 @@ class RowDocument(TypedDict):
     figures: Mapping[str, FigureDocument]
     detail: str
     brief: bool
+    amount: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +31,22 @@ class CeilingRow:
         figures: By column; a column that is not there has none for this row.
         detail: What chose or limits them: a configuration, a way of measuring; "" for nothing.
         brief: Whether it is among the rows of one screen.
+        amount: Floating-point operations or bytes of one call, by which other sizes are set beside it;
+            0 where it has neither.
     """
 
     label: str
     figures: Mapping[str, Figure]
     detail: str = ""
     brief: bool = True
+    amount: float = 0.0
 
     def to_dict(self) -> RowDocument:
         """JSON-ready."""
         figures = {name: figure.to_dict() for name, figure in self.figures.items()}
         return {
             "label": self.label, "figures": figures, "detail": self.detail, "brief": self.brief,
+            "amount": self.amount,
         }  # fmt: skip
 
     @classmethod
@@ -52,6 +58,7 @@ class CeilingRow:
             figures=figures,
             detail=document["detail"],
             brief=document["brief"],
+            amount=document["amount"],
         )
 
 
@@ -110,3 +117,41 @@ class DeviceCeilings:
             "seconds": self.seconds,
             "notes": list(self.notes),
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> DeviceCeilings:
+        """The inverse of `to_dict`.
+
+        Raises:
+            DamagedRunError: It is something else.
+        """
+        try:
+            if document["schema"] != SCHEMA:
+                raise DamagedRunError(
+                    f"ceilings of schema {document['schema']}, this reads {SCHEMA}",
+                    id="damaged-ceilings",
+                )
+            return cls(
+                created=document["created"], device=document["device"], host=document["host"],
+                tables=[
+                    CeilingTable(
+                        name=name, title=table["title"], columns=table["columns"],
+                        rows=[CeilingRow.from_dict(row) for row in table["rows"]],
+                    )
+                    for name, table in document["tables"].items()
+                ],
+                seconds=document["seconds"], notes=document["notes"],
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DamagedRunError(
+                f"no ceilings of a device: {error!r}", id="damaged-ceilings"
+            ) from error
+
+    @property
+    def measured(self) -> int:
+        """Rows that were measured."""
+        return sum(len(table.rows) for table in self.tables)
+
+    def rows(self, table: str) -> Sequence[CeilingRow]:
+        """Rows of a table; none where it is not there."""
+        return next((each.rows for each in self.tables if each.name == table), ())

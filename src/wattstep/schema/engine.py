@@ -31,6 +31,7 @@ from wattstep.schema.tracer import Code, Tracer
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
 
 if TYPE_CHECKING:
+    from wattstep.schema.arrays import FloatArray
     from wattstep.schema.operation_times import (
         OperationTimes,  # needs numpy, which a board may lack
     )
@@ -73,13 +74,24 @@ class Classifier(Protocol):
         """Number of samples to train on, and number held out."""
         ...
 
-    def restrict(self, indices: Sequence[int], *, seed: int) -> None:
+    def restrict(
+        self, indices: Sequence[int], *, seed: int, classes: Sequence[int] | None = None
+    ) -> None:
         """From now on draws from these samples only, in an order of its own.
 
         Args:
             indices: Among the samples to train on.
             seed: Of the order.
+            classes: What each is trained as, in place of its true class.
         """
+        ...
+
+    def classes_of(self, indices: Sequence[int]) -> list[int]:
+        """True classes of samples to train on."""
+        ...
+
+    def scores(self, indices: Sequence[int]) -> FloatArray:
+        """The model's scores of each class, of samples to train on, float64, shape (n, classes)."""
         ...
 
     def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,8 +52,11 @@ def require(module: str) -> ModuleType:
         MissingPartError: The library is not installed, and the message names the extra; or it is
             installed and cannot be loaded.
     """
+    if module in sys.modules:
+        return sys.modules[module]
     try:
-        return importlib.import_module(module)
+        with _staying():
+            return importlib.import_module(module)
     except (ImportError, OSError) as error:
         library = _library_of(error)
         if library not in EXTRAS:
@@ -60,6 +65,24 @@ def require(module: str) -> ModuleType:
             raise _missing(library) from error
         with loading(library):
             raise
+
+
+@contextmanager
+def _staying() -> Iterator[None]:
+    """What is made meanwhile, hundreds of thousands of objects of torch's, is not looked through for garbage.
+
+    In the end all counts as old: modules stay.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not gc.get_freeze_count():  # else others set objects aside, who take them back
+            gc.freeze()
+            gc.unfreeze()
+        if collecting:
+            gc.enable()
 
 
 @contextmanager

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from datetime import datetime
 from typing import Any, Final, get_args
 
 from wattstep.schema.channel import Channel, Domain, Kind, Origin
 from wattstep.schema.checks import (
     INT32,
     INT64,
+    LEAST_NUMBER,
     UINT64,
     Check,
     at_least,
@@ -20,6 +22,7 @@ from wattstep.schema.checks import (
     one_of,
     or_none,
     record,
+    shown,
     string,
     whole,
     yes_no,
@@ -31,11 +34,21 @@ def scale(value: Any) -> float:
     """Value of a raw integer.
 
     Raises:
-        ValueError: It is no number, or 0.
+        ValueError: It is no number, or 0, or as good as that.
     """
-    if number(value) == 0:
-        raise ValueError("a scale of 0 is useless")
+    if abs(number(value)) < LEAST_NUMBER:
+        raise ValueError(f"a scale of {value:g} is useless")
     return float(value)
+
+
+def _moment(value: Any) -> str:
+    """When a run began; "" where nobody knows."""
+    if text := string(value):
+        try:
+            datetime.strptime(text, MOMENT)
+        except ValueError:
+            raise ValueError(f"{shown(text)} is no time like 2026-11-20T12:00:00+0000") from None
+    return text
 
 
 def _pair(value: Any) -> tuple[int, ...]:
@@ -46,13 +59,25 @@ def _pair(value: Any) -> tuple[int, ...]:
     return tuple(pair)
 
 
+def _span(value: Any) -> tuple[int, ...]:
+    """Begin and end in ns."""
+    span = _pair(value)
+    if span[1] < span[0]:
+        raise ValueError("it ends before it begins")
+    return span
+
+
 def _goal(value: Any) -> str:
     Goal.parse(string(value))  # InvalidValueError is a ValueError
     return str(value)
 
 
+MOMENT: Final = "%Y-%m-%dT%H:%M:%S%z"
+MOST_STEPS: Final = 10**12  # of a training: one a microsecond for eleven days
+MOST_INTERVAL_S: Final = 1e9  # between two samples: 31 years
+_STEP: Final = whole(0, MOST_STEPS)
 _TEXT: Final = or_none(string)
-_COUNT: Final = or_none(whole(1, INT64))
+_COUNT: Final = or_none(whole(1, MOST_STEPS))
 _FROM_0: Final = or_none(at_least(0))
 CHANNEL: Final[Mapping[str, Check]] = {
     "name": string,
@@ -246,7 +271,7 @@ _SCHEDULE: Final[Mapping[str, Check]] = {
     ),
 }
 _ASKED: Final[Mapping[str, Check]] = {
-    **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(whole(0, INT64))),
+    **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(_STEP)),
     "seconds": _FROM_0,
 }
 _PLANNED: Final[Mapping[str, Check]] = {
@@ -280,10 +305,35 @@ def _reads(value: Any) -> list[dict[str, Any]]:
     return reads
 
 
+def _interval(value: Any) -> float:
+    """Time between two samples in s."""
+    if not 0 <= number(value) <= MOST_INTERVAL_S:
+        raise ValueError(f"{shown(value)} s between samples: at most {MOST_INTERVAL_S:g} are known")
+    return float(value)
+
+
+_FROM_0_WHOLE: Final = whole(0, INT64)
+_IMPORTED_FILE: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(("file", "format"), string),
+    **dict.fromkeys(("values", "events", "rows"), _FROM_0_WHOLE),
+    "ignored": mapping(_FROM_0_WHOLE),
+    "left_out": mapping(facts({"events": _FROM_0_WHOLE, "total_s": at_least(0)})),
+}
+_ALIGNMENT: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(("file", "method"), string),
+    "uncertainty_s": _FROM_0,
+}
+_IMPORTED: Final[Mapping[str, Check]] = {
+    "credit": string,
+    "trace": or_none(facts(_IMPORTED_FILE)),
+    "telemetry": or_none(listed(facts(_IMPORTED_FILE))),
+    "alignment": or_none(listed(facts(_ALIGNMENT))),
+    "steps": or_none(facts(dict.fromkeys(("count", "count_low", "count_high"), _STEP))),
+}
 RUN: Final[Mapping[str, Check]] = {
     "schema_version": whole(0, INT32),
     "state": string,
-    "created": string,
+    "created": _moment,
     "workload": string,
     "title": string,
     "engine": string,
@@ -292,10 +342,10 @@ RUN: Final[Mapping[str, Check]] = {
     "precision": _TEXT,
     "processor": _TEXT,
     "seed": or_none(whole(-UINT64, UINT64)),
-    "interval_s": at_least(0),
-    "warmup": whole(0, INT64),
+    "interval_s": _interval,
+    "warmup": _STEP,
     "trace": string,
-    "first_step": whole(0, INT64),
+    "first_step": _STEP,
     "data": or_none(record(_DATA)),
     "device": facts(
         {**MACHINE, "emulated_on": or_none(facts(MACHINE)), "slowed": or_none(at_least(0))}
@@ -303,7 +353,7 @@ RUN: Final[Mapping[str, Check]] = {
     "target": string,
     "conditions": facts(_CONDITIONS),
     "canary": facts(_CANARY),
-    "imported": facts(),
+    "imported": facts(_IMPORTED),
     "calibration": or_none(facts()),
     "environment": facts(),
     "model": facts({"parameters": or_none(whole(0, INT64))}),
@@ -317,7 +367,7 @@ RUN: Final[Mapping[str, Check]] = {
     "absent": mapping(string),
     "notes": listed(string),
     "lost": mapping(whole(-INT64, INT64)),
-    "gaps": listed(_pair),
+    "gaps": listed(_span),
     "clocks": listed(_pair),
     "device_clock": facts(
         {

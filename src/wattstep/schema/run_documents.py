@@ -53,8 +53,12 @@ class NamedGpu(TypedDict, total=False):
 
 
 class GpuFacts(NamedGpu, total=False):
-    """A GPU, as the engine that trains on it describes it; `memory` in bytes, `beside` others in use."""
+    """A GPU, as the engine that trains on it describes it; `memory` in bytes, `beside` others in use.
 
+    Of an OpenCL device `kind` says what it is: "gpu", "accelerator", or "cpu", the host's own cores.
+    """
+
+    kind: str
     compute_capability: str
     memory: int
     multiprocessors: int
@@ -69,13 +73,14 @@ class GpuFacts(NamedGpu, total=False):
 class DeviceFacts(MachineFacts, total=False):
     """The machine of a run.
 
-    `gpu` trained; `gpus` are names of those that are there; `sensors_of` says whose sensors were replayed;
-    `emulated_on` is the machine that a board was emulated on, by the numbers that `emulation` names;
-    `slowed` is the part of the training's time that its lowered clocks made longer, by pauses. Of a
+    `gpu` trained, or `opencl`, a device of OpenCL that is the machine's own CPU; `gpus` are names of
+    those that are there; `sensors_of` says whose sensors were replayed; `emulated_on` is the machine
+    that a board was emulated on, by the numbers that `emulation` names; `slowed` is the part of the training's time that its lowered clocks made longer, by pauses. Of a
     trace of another tool: which of how many processes it is of, and blocks of operations by name.
     """
 
     gpu: GpuFacts
+    opencl: GpuFacts
     gpus: list[str]
     rank: int
     world_size: int
@@ -84,6 +89,20 @@ class DeviceFacts(MachineFacts, total=False):
     emulation: str
     slowed: float
     emulated_on: MachineFacts
+
+
+def with_processor(device: DeviceFacts, facts: GpuFacts) -> DeviceFacts:
+    """A machine's description with that of the device that trained.
+
+    Args:
+        device: The machine.
+        facts: As `Engine.device_facts` gives them; empty where its CPU trained.
+    """
+    if not facts:
+        return device
+    if facts.get("kind") == "cpu":
+        return {**device, "opencl": facts}
+    return {**device, "gpu": facts}
 
 
 class MeasuringMachine(DeviceFacts, total=False):

@@ -27,6 +27,7 @@ from wattstep.schema.run_documents import (
 from wattstep.schema.workload import DataFacts
 
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
+NO_TRACE = "no operations: "  # begins the note that says why no step was traced
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,9 @@ def kind_of(processor: str) -> str:
     return processor if match is None else match[1]
 
 
-def check_processing(processor: str, precision: str, known: Sequence[str]) -> None:
+def check_processing(
+    processor: str, precision: str, known: Sequence[str], engine: str = ""
+) -> None:
     """Refuses a processor or a precision that nobody knows, and one that needs another processor.
 
     Args:
@@ -42,6 +44,7 @@ def check_processing(processor: str, precision: str, known: Sequence[str]) -> No
             "cuda:1" the second one that it sees.
         precision: One of `PRECISIONS`.
         known: Kinds of processors that the engine trains on, as `Engine.processors` has them.
+        engine: Its name, where there may be several.
 
     Raises:
         InvalidValueError: Any of that.
@@ -49,6 +52,8 @@ def check_processing(processor: str, precision: str, known: Sequence[str]) -> No
     kind = kind_of(processor)
     if kind not in known:
         there = "there are " + ", ".join(known) if len(known) > 1 else f"there is {known[0]} only"
+        if engine:
+            there = f"{engine} trains on {', '.join(known)}"
         raise InvalidValueError(f"--processor {processor}: {there}", id="unknown-processor")
     if precision not in PRECISIONS:
         raise InvalidValueError(

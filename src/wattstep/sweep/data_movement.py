@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wattstep.errors import RunExistsError
 from wattstep.insight.compare.data_movement import (
     CPU,
     PLAN,
-    WAYS,
     Asked,
     Study,
     place_of,
@@ -21,6 +24,8 @@ from wattstep.train.child.local import train_in_child
 from wattstep.train.loop import Progress
 from wattstep.train.settings import TrainingSettings
 
+PART: Final = ".part"  # of a folder's name while its training goes on
+
 
 def study(
     asked: Asked,
@@ -28,6 +33,7 @@ def study(
     on_training: Callable[[str, int, int], None],
     on_progress: Callable[[Progress], None],
     on_warning: Callable[[str], None],
+    within_s: float = math.inf,
 ) -> Study:
     """Trains what is not there yet, and reads all of it.
 
@@ -37,20 +43,38 @@ def study(
         on_training: Told what is trained next, its number from 1, and of how many.
         on_progress: As of `train_in_child`.
         on_warning: Likewise.
+        within_s: Seconds after which no further training begins; what is left is trained by another call.
 
     Raises:
         InvalidValueError: A setting cannot be used.
         RunExistsError: The folder is that of another study.
         WattstepError: A training could not be made.
     """
+    until = time.monotonic() + within_s
     settings = list(_settings(asked, out))  # all are checked before any trains
     _keep(asked, out)
-    for number, one in enumerate(settings, start=1):
-        assert one.out is not None
-        if not (Path(one.out) / "run.json").exists():
-            on_training(Path(one.out).name, number, len(settings))
-            train_in_child(one, on_progress, on_warning)
+    for number, (place, one) in enumerate(settings, start=1):
+        if place.exists():
+            continue
+        if time.monotonic() >= until:
+            break
+        on_training(place.name, number, len(settings))
+        _train(one, place, on_progress, on_warning)
     return read_study(out)
+
+
+def _train(
+    settings: TrainingSettings,
+    place: Path,
+    on_progress: Callable[[Progress], None],
+    on_warning: Callable[[str], None],
+) -> None:
+    """Makes a training beside its place, and moves it there when it is whole: half of one is none."""
+    part = place.with_name(f"{place.name}{PART}")
+    if part.exists():
+        shutil.rmtree(part)
+    train_in_child(replace(settings, out=str(part)), on_progress, on_warning)
+    part.rename(place)
 
 
 def _keep(asked: Asked, out: Path) -> None:
@@ -63,16 +87,19 @@ def _keep(asked: Asked, out: Path) -> None:
     place.write_text(text, encoding="utf-8")
 
 
-def _settings(asked: Asked, out: Path) -> Iterator[TrainingSettings]:
-    for net in asked.nets:
-        for batch in asked.batches:
-            for way in WAYS:
+def _settings(asked: Asked, out: Path) -> Iterator[tuple[Path, TrainingSettings]]:
+    """Places and settings, batch by batch: all nets stand beside each other early."""
+    for batch in asked.batches:
+        for net in asked.nets:
+            for way in asked.ways:
                 of_way: dict[str, Any] = (
                     {"threads": asked.threads}
-                    if way == CPU
-                    else {"engine": "opencl", "processor": asked.processor, "opencl_mode": way}
+                    if way.mode == CPU
+                    else {"engine": "opencl", "processor": way.processor, "opencl_mode": way.mode}
                 )
-                yield TrainingSettings(
-                    workload=net, batch_size=batch, seconds=asked.seconds,
-                    out=str(place_of(out, net, batch, way)), **of_way,
-                )  # fmt: skip
+                yield (
+                    place_of(out, net, batch, way),
+                    TrainingSettings(
+                        workload=net, batch_size=batch, seconds=asked.seconds, **of_way
+                    ),
+                )

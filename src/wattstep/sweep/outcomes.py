@@ -3,91 +3,100 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from bisect import insort
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from wattstep.schema.outcome import Configuration, Outcome
 
 
-def is_done(configuration: Configuration, outcomes: Mapping[str, Outcome]) -> bool:
-    """True if it has an outcome that stands."""
-    outcome = outcomes.get(configuration.name)
-    return outcome is not None and outcome.final
+class Tally:
+    """Inferences that each further outcome brings up to date: a sweep may have ten thousand.
 
+    Args:
+        outcomes: Those so far, each of another configuration.
 
-def count_done(configurations: Iterable[Configuration], outcomes: Mapping[str, Outcome]) -> int:
-    """Number of configurations that have an outcome that stands."""
-    return sum(is_done(configuration, outcomes) for configuration in configurations)
-
-
-def skipped(configuration: Configuration, outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The outcome of one that need not be tried: a smaller batch ran out of memory. Else None."""
-    smaller = [
-        outcome.configuration.batch_size
-        for outcome in outcomes
-        if outcome.status == "out of memory"
-        and outcome.configuration.family == configuration.family
-        and outcome.configuration.batch_size < configuration.batch_size
-    ]
-    if not smaller:
-        return None
-    now = time.time()
-    return Outcome(
-        configuration=configuration,
-        status="skipped",
-        reason=f"batch {min(smaller)} ran out of memory",
-        started=now,
-        ended=now,
-    )
-
-
-def time_left(
-    configurations: Sequence[Configuration], outcomes: Mapping[str, Outcome]
-) -> float | None:
-    """Seconds that those without an outcome will take, one after the other; None: nobody knows.
-
-    Each as long as the median of those that were most like it.
+    Attributes:
+        done: Names of the configurations that have an outcome that stands.
+        baselines: Hottest zone in °C before the first configuration of all, by the worker's host;
+            "": without one. None where no zone could be read.
     """
-    took = [
-        (outcome.configuration, outcome.ended - outcome.started + outcome.cooled)
-        for outcome in outcomes.values()
-        if outcome.final and outcome.status != "skipped"
-    ]
-    waiting = [one for one in configurations if not is_done(one, outcomes)]
-    waiting = [one for one in waiting if skipped(one, outcomes.values()) is None]
-    if not took:
-        return None if waiting else 0.0
-    return sum(_expected(configuration, took) for configuration in waiting)
+
+    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+        self.done: set[str] = set()
+        self.baselines: dict[str, float | None] = {}
+        self._first_s: dict[str, float] = {}  # when the one began that the baseline is of
+        self._full: dict[tuple[object, ...], int] = {}  # smallest batch out of memory, by family
+        self._took: dict[tuple[object, ...], list[float]] = {}  # in order
+        for outcome in outcomes:
+            self.add(outcome)
+
+    def add(self, outcome: Outcome) -> None:
+        """One more outcome, which takes the place of an earlier one of its configuration."""
+        configuration = outcome.configuration
+        self._add_temperature(outcome)
+        if not outcome.final:
+            self.done.discard(configuration.name)
+            return
+        self.done.add(configuration.name)
+        if outcome.status == "out of memory":
+            family, batch_size = configuration.family, configuration.batch_size
+            self._full[family] = min(self._full.get(family, batch_size), batch_size)
+        if outcome.status != "skipped":
+            for key in _likest_first(configuration):
+                seconds = outcome.ended - outcome.started + outcome.cooled
+                insort(self._took.setdefault(key, []), seconds)
+
+    def _add_temperature(self, outcome: Outcome) -> None:
+        host = host_of(outcome.worker or "")
+        self.baselines.setdefault(host, None)
+        if outcome.temperature is None:
+            return
+        if host not in self._first_s or outcome.started < self._first_s[host]:
+            self._first_s[host] = outcome.started
+            self.baselines[host] = outcome.temperature
+
+    def skipped(self, configuration: Configuration) -> Outcome | None:
+        """The outcome of one that need not be tried: a smaller batch ran out of memory. Else None."""
+        full = self._full.get(configuration.family)
+        if full is None or full >= configuration.batch_size:
+            return None
+        now = time.time()
+        return Outcome(
+            configuration=configuration,
+            status="skipped",
+            reason=f"batch {full} ran out of memory",
+            started=now,
+            ended=now,
+        )
+
+    def time_left(self, configurations: Iterable[Configuration]) -> float | None:
+        """Seconds that those without an outcome will take, one after the other; None: nobody knows.
+
+        Each as long as the median of those that were most like it.
+        """
+        waiting = [
+            one
+            for one in configurations
+            if one.name not in self.done
+            and self._full.get(one.family, one.batch_size) >= one.batch_size
+        ]
+        if not self._took:
+            return None if waiting else 0.0
+        return sum(map(self._expected, waiting))
+
+    def _expected(self, configuration: Configuration) -> float:
+        """From the same workload and batch size, else the same workload, else all."""
+        keys = _likest_first(configuration)
+        took = next(self._took[key] for key in keys if key in self._took)
+        return (took[(len(took) - 1) // 2] + took[len(took) // 2]) / 2
 
 
-def baselines(outcomes: Iterable[Outcome]) -> dict[str, float | None]:
-    """Hottest zone in °C before the first configuration of all, by the worker's host; "": without one.
-
-    None where no zone could be read.
-    """
-    hosts: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        hosts.setdefault(host_of(outcome.worker or ""), []).append(outcome)
-    return {host: _first_temperature(measured) for host, measured in hosts.items()}
+def _likest_first(configuration: Configuration) -> tuple[tuple[object, ...], ...]:
+    workload = configuration.workload
+    return (workload, configuration.batch_size), (workload,), ()
 
 
 def host_of(address: str) -> str:
     """The host in "tcp://HOST:PORT"; a worker that is started again has another port."""
     return urlsplit(address).hostname or address
-
-
-def _first_temperature(outcomes: Iterable[Outcome]) -> float | None:
-    known = [outcome for outcome in outcomes if outcome.temperature is not None]
-    return min(known, key=lambda one: one.started).temperature if known else None
-
-
-def _expected(configuration: Configuration, took: Sequence[tuple[Configuration, float]]) -> float:
-    """From the same workload and batch size, else the same workload, else all."""
-
-    def similarity(other: Configuration) -> int:
-        same = other.workload == configuration.workload
-        return same + (same and other.batch_size == configuration.batch_size)
-
-    most = max(similarity(other) for other, _ in took)
-    return median(seconds for other, seconds in took if similarity(other) == most)

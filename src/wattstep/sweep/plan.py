@@ -7,6 +7,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from itertools import product
 from typing import Any, Final
 
+from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.schema.outcome import Configuration
 from wattstep.schema.settings import option_of
@@ -92,13 +93,17 @@ class SweepPlan:
         Raises:
             InvalidValueError: A setting cannot be used, whatever the workload.
         """
+        shared, engine = self.settings, configuration.engine or self.settings.engine
+        usual = engines.find(shared.engine).processors[0]
         return replace(
-            self.settings,
+            shared,
+            # Each engine's own, where it is that of the first one.
+            processor="" if shared.processor == usual else shared.processor,
             workload=configuration.workload,
             batch_size=configuration.batch_size,
             threads=configuration.threads,
             precision=configuration.precision,
-            engine=configuration.engine or self.settings.engine,
+            engine=engine,
             keeps_diverging=True,
             canary=self.limit_of(configuration.device) is None,  # which its memory might break
             out=out,

@@ -21,7 +21,7 @@ from wattstep.schema.run_documents import MeasuringMachine
 from wattstep.sweep.cooling import hottest_zone
 from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.hosts import Host, LocalHost, Task
-from wattstep.sweep.outcomes import baselines, count_done, is_done, skipped, time_left
+from wattstep.sweep.outcomes import Tally
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.local_machine import unlike, versions
 from wattstep.train.child.measuring import CONTINUES, Listener, Measure, measure
@@ -30,6 +30,8 @@ from wattstep.train.loop import Progress
 
 RETRY_S: Final = 60.0  # before a host that is away is tried again
 ATTEMPTS: Final = 3  # of a configuration that brings its board down
+LEFT_QUICK_S: Final = 0.01  # what takes longer to work out is kept
+LEFT_KEPT: Final = 20  # times as long as it took
 _STOP_S: Final = 60.0  # how long hosts may take to end what they measure, after Ctrl-C
 
 T = TypeVar("T")
@@ -97,7 +99,7 @@ def sweep_here(
         if changed := unlike(outcome.versions, versions()):
             name = outcome.configuration.name
             listener.warns(f"since {name} was measured: {'; '.join(changed)}")
-    known = any(baselines(folder.outcomes.values()).values())
+    known = any(Tally(folder.outcomes.values()).baselines.values())
     if plan.cooldown == "auto" and not known and hottest_zone() is None:
         listener.warns("no temperature can be read here: no cool-down between configurations")
     with Keeper(folder.path, warn=listener.warns) as keeper:
@@ -168,6 +170,8 @@ class _Stand:
         tried_at: How many outcomes there were then.
         used: Whether anything was ever begun there.
         machine: Its machine, as it was seen.
+        tally: Of its outcomes, those of configurations that are not in this sweep any more included.
+        done: Number of its configurations that have an outcome.
     """
 
     host: Host
@@ -181,6 +185,8 @@ class _Stand:
     tried_at: int = 0
     used: bool = False
     machine: MeasuringMachine = field(default_factory=MeasuringMachine)
+    tally: Tally = field(default_factory=Tally)
+    done: int = 0
 
     @property
     def doing(self) -> str:
@@ -213,21 +219,22 @@ class _Sweep:
         self._downs: Counter[str] = Counter()  # how often each brought its board down
         self._stopping = self._changed = False
         self._stands = [self._stand(host) for host in hosts]
-        self._all = [one for stand in self._stands for one in stand.all]
+        self._total = sum(len(stand.all) for stand in self._stands)
+        self._left: float | None = None
+        self._left_at = self._left_until = 0.0
 
     def _stand(self, host: Host) -> _Stand:
         mine = [one for one in self._plan.configurations() if one.device == host.name]
-        waiting = [one for one in mine if not is_done(one, self._folder.outcomes)]
-        stand = _Stand(host=host, name=host.name or "", all=mine, waiting=waiting)
-        known = [one.machine for one in self._outcomes_of(stand).values() if one.machine]
-        return replace(stand, machine=known[0] if known else {})
-
-    def _outcomes_of(self, stand: _Stand) -> dict[str, Outcome]:
-        return {
-            key: one
-            for key, one in self._folder.outcomes.items()
-            if one.configuration.device == stand.host.name
-        }
+        outcomes = [
+            one for one in self._folder.outcomes.values() if one.configuration.device == host.name
+        ]
+        tally = Tally(outcomes)
+        waiting = [one for one in mine if one.name not in tally.done]
+        machine = next((one.machine for one in outcomes if one.machine), MeasuringMachine())
+        return _Stand(
+            host=host, name=host.name or "", all=mine, waiting=waiting, machine=machine, tally=tally,
+            done=len(mine) - len(waiting),
+        )  # fmt: skip
 
     # --- handing out ------------------------------------------------------------------------
 
@@ -263,7 +270,7 @@ class _Sweep:
             return None
         families = {one.family for one in stand.running}
         for configuration in list(stand.waiting):
-            outcome = skipped(configuration, self._folder.outcomes.values())
+            outcome = stand.tally.skipped(configuration)
             if outcome is not None:
                 stand.waiting.remove(configuration)
                 self._keep(stand, outcome)
@@ -288,12 +295,11 @@ class _Sweep:
             settings=self._plan.settings_of(configuration, out=out),
             memory_limit=self._plan.limit_of(configuration.device),
             cooldown=self._plan.cooldown,
-            baselines=baselines(self._outcomes_of(stand).values()),
+            baselines=dict(stand.tally.baselines),
         )
         stand.running.append(configuration)
         stand.tried_s, stand.tried_at, stand.used = time.monotonic(), self._ended, True
-        done = count_done(self._all, self._folder.outcomes)
-        self._observer.begins(configuration, done, len(self._all))
+        self._observer.begins(configuration, self._done, self._total)
         self._show(stand)
         measuring = in_thread(lambda: stand.host.measure(task, self._listener(stand)))
         measuring.add_done_callback(
@@ -402,24 +408,39 @@ class _Sweep:
         self._folder.add(outcome)
         self._folder.save(time.monotonic() - self._begun)
         self._ended += 1
-        done = count_done(self._all, self._folder.outcomes)
-        self._observer.ends(outcome, done, len(self._all), self._left_s())
+        name = outcome.configuration.name
+        before = name in stand.tally.done
+        stand.tally.add(outcome)
+        stand.done += (name in stand.tally.done) - before
+        self._observer.ends(outcome, self._done, self._total, self._left_s())
         self._show(stand)
 
+    @property
+    def _done(self) -> int:
+        return sum(stand.done for stand in self._stands)
+
     def _left_s(self) -> float | None:
+        """Time that the rest takes, in s, None where that is not known; kept for a while where many are left."""
+        began = time.monotonic()
+        if self._left is None or began >= self._left_until:
+            self._left, self._left_at = self._longest_left_s(), began
+            took_s = time.monotonic() - began
+            self._left_until = began + (LEFT_KEPT * took_s if took_s > LEFT_QUICK_S else 0.0)
+        return None if self._left is None else max(self._left - (began - self._left_at), 0.0)
+
+    def _longest_left_s(self) -> float | None:
         """As long as the host that takes longest; None where one is not known."""
         known = []
         for stand in self._stands:
             if not stand.away and not stand.stopped:
-                left = time_left(stand.all, self._outcomes_of(stand))
+                left = stand.tally.time_left([*stand.waiting, *stand.running])
                 if left is None:
                     return None
                 known.append(left / stand.host.room())
         return max(known, default=0.0)
 
     def _show(self, stand: _Stand) -> None:
-        done = count_done(stand.all, self._folder.outcomes)
-        self._observer.stands(stand.name, stand.doing, done, len(stand.all))
+        self._observer.stands(stand.name, stand.doing, stand.done, len(stand.all))
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -463,7 +484,7 @@ class _Sweep:
             f"{stand.name} {len(stand.waiting)}, {stand.stopped or stand.away}" for stand in still
         )
         raise RecordingError(
-            f"{count} of {len(self._all)} configurations stay open ({why}); {CONTINUES}",
+            f"{count} of {self._total} configurations stay open ({why}); {CONTINUES}",
             id="left-open",
         )
 

@@ -24,7 +24,7 @@ from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
 from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
-from wattstep.schema.run_documents import ForecastFacts, ModelFacts
+from wattstep.schema.run_documents import ForecastFacts, ModelFacts, with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import DataFacts, WorkloadFacts, kind_of
@@ -191,8 +191,7 @@ def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
     """Adds the GPU that trains to the machine's description."""
     facts = trainer.engine.device_facts(settings.processor)
-    if facts:
-        recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
+    recorder.about(device=with_processor(recorder.info.device, facts))
 
 
 def _surround(
@@ -424,7 +423,7 @@ class _Loop:
                 canary.watch(recorder, canary.AFTER)
             _stay_idle(settings, recorder, AFTER, lambda share: self.report(_stage(AFTER), share))
         # The optimizer's state exists only after its first step.
-        on_device = settings.processor != "cpu"
+        on_device = self._on_device
         sizes = {DEVICE * on_device + name: size for name, size in self._trainer.memory().items()}
         told = any(AT_PEAK in name for name in sizes)  # by the engine itself
         if wanted and recorder.problem is None and not told:
@@ -442,6 +441,11 @@ class _Loop:
             measure_foreground(
                 recorder, self._trainer.step, seconds=settings.foreground, nice=settings.nice
             )
+
+    @property
+    def _on_device(self) -> bool:
+        """Memory is a device's own; that of an OpenCL device that is the CPU is the process's."""
+        return self._settings.processor != "cpu" and "opencl" not in self._recorder.info.device
 
     def _until(self, took_ns: int) -> tuple[float, str]:
         """When what comes beside the measured steps is to end, and what more of it would have been."""
@@ -462,10 +466,9 @@ class _Loop:
         self.report("following memory")
         try:
             with self._recorder.exclude("memory"):
-                processor = self._settings.processor
                 device = None
-                if processor != "cpu":
-                    device = self._trainer.engine.device_memory(processor)
+                if self._on_device:
+                    device = self._trainer.engine.device_memory(self._settings.processor)
                     self._steps.note_device_memory()  # peaks are reset at each operation
                 return track_step(self._trainer, device)
         except RecordingError as error:

@@ -473,9 +473,11 @@ def check_engine(name: str, processor: str, precision: str, **options: Any) -> N
         InvalidValueError: With the option.
     """
     engine = engines.find(name)
-    check_processing(processor, precision, engine.processors)
+    check_processing(processor, precision, engine.processors, name)
     for each, wanted in options.items():
         if wanted and each not in engine.options:
             raise InvalidValueError(
-                f"--{option_of(TrainingSettings, each)}: {engine.name} has no such thing"
+                f"--{option_of(TrainingSettings, each)}: {engine.name} has no such thing: leave it out, "
+                f"or train with --engine {engines.DEFAULT}",
+                id="not-for-engine",
             )

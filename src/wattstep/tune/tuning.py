@@ -162,6 +162,12 @@ def tune(
         RecordingError: The folder cannot be written.
     """
     workload = question.settings if isinstance(question.settings, TrainingSettings) else None
+    if workload is not None and engines.find(workload.engine).exports:
+        raise InvalidValueError(
+            f"--engine {workload.engine} does not change its settings while it trains: it cannot be tuned; "
+            f"--engine {engines.DEFAULT} can",
+            id="not-tunable",
+        )  # before minutes are spent on an export
     processor = "cpu" if workload is None else workload.processor
     with TuneFolder(out, question.document(), processor, warn) as folder:
         place, crowded = _place(question, folder)

@@ -26,7 +26,7 @@ from wattstep.run import load
 )
 def test_a_damaged_description_is_one_line(tmp_path: Path, found: dict[str, Any]) -> None:
     path = import_made(tmp_path / "r", found, steps=[(0, 100)], operations=step(0, 0))
-    with refused("damaged-import", "run.json"):
+    with refused("damaged-field", "run.json", "imported"):
         load(path)
 
 

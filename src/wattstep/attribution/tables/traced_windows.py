@@ -24,6 +24,7 @@ from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.report_rows import StepKind
+from wattstep.schema.run_info import NO_TRACE
 
 
 class TracedWindows:
@@ -53,8 +54,15 @@ class TracedWindows:
         if not len(self.clean):
             return self.steps.none_clean
         if not len(self._columns.steps) or not len(self._traced_windows):
-            return "no step was traced to its end"
+            return self._none_traced
         return None
+
+    @property
+    def _none_traced(self) -> str:
+        """Why no step was traced, as the recorder noted it."""
+        notes = self._tables.info.notes
+        reasons = (each.removeprefix(NO_TRACE) for each in notes if each.startswith(NO_TRACE))
+        return next(reasons, "no step was traced to its end")
 
     @cached_property
     def _columns(self) -> TracedColumns:

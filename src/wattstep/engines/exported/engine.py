@@ -141,7 +141,8 @@ class ExportedEngine(Engine):
     def _check_threads(self, threads: int | None) -> None:
         if self.one_thread and threads not in (None, 1):
             raise InvalidValueError(
-                f"--threads {threads}: {self.one_thread}", id="threads-not-for-engine"
+                f"--threads {threads}: {self.one_thread}: leave it out",
+                id="threads-not-for-engine",
             )
 
     def check(self, workload: Specification, preparation: Preparation, precision: str) -> None:
@@ -154,14 +155,16 @@ class ExportedEngine(Engine):
         preparation.check(workload.facts)
         if precision != "fp32":
             raise InvalidValueError(
-                f"--precision {precision}: {self.name} trains in fp32 here",
+                f"--precision {precision}: {self.name} trains in fp32 here: leave it out, or train with "
+                "--engine torch",
                 id="precision-not-for-engine",
             )
         usual = Preparation(batch_size=preparation.batch_size)
         for field, option in _UNHEEDED.items():
             if field not in self.options and getattr(preparation, field) != getattr(usual, field):
                 raise InvalidValueError(
-                    f"{option}: {self.name} has no such thing", id="not-for-engine"
+                    f"{option}: {self.name} has no such thing: leave it out, or train with --engine torch",
+                    id="not-for-engine",
                 )
         settings = preparation.optimizer or workload.optimizer
         if settings is not None:

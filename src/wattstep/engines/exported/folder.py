@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypedDict
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -335,9 +336,26 @@ class ExportedFolder:
         return arrays
 
     def weights(self) -> dict[str, Array]:
-        """Initial parameters and buffers, by torch's names."""
-        with np.load(self.file(WEIGHTS), allow_pickle=False) as kept:
-            return {name: kept[name] for name in kept.files}
+        """Initial parameters and buffers, by torch's names.
+
+        Raises:
+            DamagedRunError: They are not what the facts say.
+        """
+        path = self.file(WEIGHTS)
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                values = {name: kept[name] for name in kept.files}
+        except (AttributeError, TypeError, ValueError, OSError, EOFError, BadZipFile) as error:
+            raise DamagedRunError(
+                f"{path} holds no arrays: {error}", id="damaged-export"
+            ) from error
+        for each in self.training.parameters:
+            if each.name not in values or values[each.name].shape != each.shape:
+                raise DamagedRunError(
+                    f"{path} has no {each.name} of shape {each.shape}, as {FACTS} says",
+                    id="damaged-export",
+                )
+        return values
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -54,7 +54,8 @@ class OpenClEngine(ExportedEngine):
         """As `Engine.prepare`."""
         if threads is not None:
             raise InvalidValueError(
-                f"--threads {threads}: an OpenCL device has the threads that its driver gives it",
+                f"--threads {threads}: an OpenCL device has the threads that its driver gives it: leave it "
+                f"out; PoCL takes POCL_MAX_PTHREAD_COUNT={threads} from the environment",
                 id="threads-not-for-engine",
             )
         mode = preparation.opencl_mode or FUSED
@@ -91,14 +92,14 @@ class OpenClEngine(ExportedEngine):
         """As `Engine.device_facts`."""
         device = require("wattstep.opencl.device").choose(_which(processor))
         facts: Mapping[str, object] = {
-            "name": device.name, "number": device.number, "memory": device.memory,
+            "name": device.name, "number": device.number, "kind": device.kind, "memory": device.memory,
             "multiprocessors": device.units, "shares_memory": device.unified, "driver": device.driver,
         }  # fmt: skip
         return cast(GpuFacts, facts)
 
     def bytes_of_tensors(self, absent: Callable[[int, int], int]) -> int:
         """As `Engine.bytes_of_tensors`: all buffers."""
-        return 0 if self.trainer is None else self.trainer.memory()["allocated"]
+        return 0 if self.trainer is None else sum(self.trainer.execution.memory.bytes.values())
 
     def tracer(self, code: Code) -> Tracer:
         """As `Engine.tracer`."""

@@ -53,12 +53,14 @@ def _product(
     )  # fmt: skip
 
 
-def _product_of_rows(rows: int, columns: int, *, defines: Mapping[str, int], **of: Any) -> Launch:
-    """A launch of `product_of_rows`; arguments as of `_product`."""
+def _product_of_rows(
+    rows: int, columns: int, *, groups: int = 1, defines: Mapping[str, int], **of: Any
+) -> Launch:
+    """A launch of `product_of_rows`, of one product for each group; arguments as of `_product`."""
     high = _rows(rows, MOST_LEFT)
     return Launch(
         file="product", kernel="product_of_rows", defines={**defines, "LEFT": high},
-        size=(_blocks(columns, RIGHT), _blocks(rows, high)), **of,
+        size=(_blocks(columns, RIGHT), _blocks(rows, high), groups), **of,
     )  # fmt: skip
 
 
@@ -155,8 +157,6 @@ def conv2d(lowering: Lowering, node: Node) -> None:
     """Convolution of images, by the columns of its windows."""
     x, weight, bias = lowering.given(node, 0), lowering.given(node, 1), lowering.optional(node, 2)
     stride, padding, dilation, groups = ([*node["args"], *_USUAL[len(node["args"]) - 3 :]])[3:7]
-    if groups != 1:
-        raise Refusal(node, f"{groups} groups of channels")
     if isinstance(padding, str):
         raise Refusal(node, f"padding {padding!r}")
     samples, channels, height, width = x.shape
@@ -164,7 +164,8 @@ def conv2d(lowering: Lowering, node: Node) -> None:
     (sy, sx), (py, px), (dy, dx) = pair(stride), pair(padding), pair(dilation)
     oh = (height + 2 * py - dy * (kh - 1) - 1) // sy + 1
     ow = (width + 2 * px - dx * (kw - 1) - 1) // sx + 1
-    places, pixels = channels * kh * kw, oh * ow
+    # A group is a convolution of its own: its channels, places of windows and outputs follow each other.
+    places, pixels, own = channels // groups * kh * kw, oh * ow, outputs // groups
     out = lowering.made(
         node, (samples, outputs, oh, ow),
         *(each for each in (x, weight, bias) if each is not None),
@@ -177,10 +178,12 @@ def conv2d(lowering: Lowering, node: Node) -> None:
         if plain:
             return x.tensor, []
         columns = Tensor(
-            name=f"windows of {node['name']}", count=samples * places * pixels, category=WORKSPACE
-        )
+            name=f"windows of {node['name']}", count=samples * groups * places * pixels,
+            category=WORKSPACE,
+        )  # fmt: skip
         launch = Launch(
-            file="convolution", kernel="windows", kind="data movement", size=(places, samples),
+            file="convolution", kernel="windows", kind="data movement",
+            size=(groups * places, samples),
             arguments=(*shape, x.tensor, Written(tensor=columns)),
         )  # fmt: skip
         return columns, [launch]
@@ -188,13 +191,13 @@ def conv2d(lowering: Lowering, node: Node) -> None:
     columns, launches = windows()
     with_bias = {"BIAS": BY_ROW} if bias is not None else {}
     product = _product(
-        outputs, pixels, samples, kind="convolution", flops=flops,
+        own, pixels, samples * groups, kind="convolution", flops=flops,
         arguments=(
-            outputs, pixels, places, weight.tensor, 0, places, 1, columns, places * pixels, pixels,
-            outputs * pixels, pixels, Written(tensor=out.tensor),
+            own, pixels, places, weight.tensor, own * places, places, 1, columns, places * pixels,
+            pixels, own * pixels, pixels, Written(tensor=out.tensor),
             *((bias.tensor,) if bias is not None else ()),
         ),
-        defines={**with_bias, **lowering.activate(node, out)},
+        defines={**_turns(groups), **with_bias, **lowering.activate(node, out)},
     )  # fmt: skip
     lowering.forward(node, *launches, product)
 
@@ -210,10 +213,10 @@ def conv2d(lowering: Lowering, node: Node) -> None:
             launches += [
                 *moved,
                 _product_of_rows(
-                    outputs, places, kind=WEIGHT_GRADIENT, flops=flops,
+                    own, places, groups=groups, kind=WEIGHT_GRADIENT, flops=flops,
                     arguments=(
-                        outputs, places, pixels, samples, gradient, outputs * pixels, pixels, again,
-                        places * pixels, pixels, places, target.written,
+                        own, places, pixels, samples, gradient, outputs * pixels, pixels, again,
+                        groups * places * pixels, pixels, places, target.written,
                     ),
                     defines=target.defines,
                 ),
@@ -221,10 +224,15 @@ def conv2d(lowering: Lowering, node: Node) -> None:
         if bias is not None and lowering.needs(bias):
             launches.append(_bias_gradient(lowering, bias, gradient, samples, pixels))
         if lowering.needs(x):
-            launches += _image_gradient(lowering, x, weight, gradient, shape, plain, flops)
+            launches += _image_gradient(lowering, x, weight, gradient, shape, groups, plain, flops)
         lowering.back(node, *launches)
 
     lowering.backward.append(back)
+
+
+def _turns(groups: int) -> dict[str, int]:
+    """Constants of `product` where groups of channels have weights of their own."""
+    return {"GROUPS": groups} if groups > 1 else {}
 
 
 _USUAL: Final = (1, 0, 1, 1)  # stride, padding, dilation, groups
@@ -232,31 +240,31 @@ _USUAL: Final = (1, 0, 1, 1)  # stride, padding, dilation, groups
 
 def _image_gradient(
     lowering: Lowering, x: Value, weight: Value, gradient: Tensor, shape: tuple[int, ...],
-    plain: bool, flops: int,
+    groups: int, plain: bool, flops: int,
 ) -> list[Launch]:  # fmt: skip
     samples = x.shape[0]
-    outputs, places = weight.shape[0], math.prod(weight.shape[1:])
+    own, places = weight.shape[0] // groups, math.prod(weight.shape[1:])
     channels, height, (oh, ow) = shape[0], shape[1], shape[-2:]
     pixels = oh * ow
     target = lowering.target(x)
     columns = Tensor(
-        name=f"gradient of windows of {x.tensor.name}", count=samples * places * pixels,
-        category=WORKSPACE,
+        name=f"gradient of windows of {x.tensor.name}",
+        count=samples * groups * places * pixels, category=WORKSPACE,
     )  # fmt: skip
     product = _product(
-        places, pixels, samples, kind=INPUT_GRADIENT, flops=flops,
+        places, pixels, samples * groups, kind=INPUT_GRADIENT, flops=flops,
         arguments=(
-            places, pixels, outputs, weight.tensor, 0, 1, places, gradient, outputs * pixels,
+            places, pixels, own, weight.tensor, own * places, 1, places, gradient, own * pixels,
             pixels, places * pixels, pixels,
             *((target.written, *target.further) if plain else (Written(tensor=columns),)),
         ),
-        defines=target.defines if plain else {},
+        defines={**_turns(groups), **(target.defines if plain else {})},
     )  # fmt: skip
     if plain:
         return [product]
     back = Launch(
         file="convolution", kernel="image_of_windows", kind=INPUT_GRADIENT,
-        size=(height, channels, samples), flops=samples * places * pixels,
+        size=(height, channels, samples), flops=samples * groups * places * pixels,
         arguments=(*shape, columns, target.written, *target.further), defines=target.defines,
     )  # fmt: skip
     return [product, back]

@@ -66,8 +66,9 @@ class OpenClTrainer(ExportedTrainer):
 
     @property
     def threads(self) -> int | None:
-        """Those of a device are its driver's."""
-        return None
+        """Those that PoCL has on a CPU, a compute unit each; of other devices they are no threads."""
+        device = self.execution.opened.device
+        return device.units if device.kind == "cpu" else None
 
     @property
     def options(self) -> TrainingOptions:
@@ -129,10 +130,15 @@ class OpenClTrainer(ExportedTrainer):
         }
 
     def memory(self) -> dict[str, int]:
-        """As `Trainer.memory`: all buffers, which are there all the time, by category, and their sum."""
-        sizes = self.execution.memory.bytes
+        """As `Trainer.memory`: all buffers, which are there all the time, by category, and their sum.
+
+        Of a CPU by category alone: there they are memory of this process.
+        """
+        sizes, device = self.execution.memory.bytes, self.execution.opened.device
+        if device.kind == "cpu":
+            return dict(sizes)
         whole = sum(sizes.values())
-        shared = int(self.execution.opened.device.unified)
+        shared = int(device.unified)
         return {
             **{AT_PEAK + name: size for name, size in sizes.items()},
             "allocated": whole, "reserved": whole, "shared": shared,

@@ -9,11 +9,10 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
-from math import prod
+from functools import cache, partial
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
@@ -31,7 +30,7 @@ from torch._subclasses.fake_tensor import (
 from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.fake import ShapeMode
-from wattstep.engines.torch.flops import flops_of
+from wattstep.engines.torch.flops import COUNTED, flops_of
 from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
 from wattstep.engines.torch.memory import (
     MemoryTracker,
@@ -129,12 +128,16 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         # Names of stretches, and questions for a tensor's device, are no operations.
         if self._paused or func.namespace in ("profiler", "prim"):
             return func(*args, **(kwargs or {}))
-        made = self._follow(func, args, kwargs or {})
+        return self._follow(func, args, kwargs or {})
+
+    def _called(
+        self, func: Any, args: Any, taken: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
+        """As `MemoryTracker._called`: sizes and shapes are noted."""
         shapes = _convolution(func, args, made)
         if shapes is not None:
             self.convolutions[len(self.sizes)] = shapes
-        self.sizes.append(sizes_of(func, args, kwargs or {}, made))
-        return made
+        self.sizes.append(_sizes(func, args, taken, made))
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """As `MemoryTracker._call`; what fake tensors say of an LSTM's workspace, nothing, is put right."""
@@ -192,12 +195,12 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         )
 
 
-def _convolution(func: Any, args: Any, made: Any) -> Convolution | None:
+def _convolution(func: Any, args: Any, made: list[torch.Tensor]) -> Convolution | None:
     """Shapes of a call that is a convolution, or the backward pass of one."""
     name = func.overloadpacket.__name__
     if name == "convolution":
         taken, weight, given, strides, dilation, transposed = (
-            args[0], args[1], made, args[3], args[5], args[6],
+            args[0], args[1], made[0], args[3], args[5], args[6],
         )  # fmt: skip
     elif name == "convolution_backward":
         given, taken, weight, strides, dilation, transposed = (
@@ -239,24 +242,38 @@ def _recurrent(model: torch.nn.Module) -> dict[str, Recurrent]:
 
 def sizes_of(func: Any, args: Any, kwargs: Any, made: Any) -> tuple[int, int, int]:
     """FLOPs, bytes read and bytes written of a call."""
+    return _sizes(func, args, tensors_in((args, kwargs)), tensors_in(made))
+
+
+def _sizes(
+    func: Any, args: Any, taken: list[torch.Tensor], made: list[torch.Tensor]
+) -> tuple[int, int, int]:
     name = f"aten::{func.overloadpacket.__name__}"
     if func.namespace == "wattstep":  # of an offload: copies of whole storages
         size = next(each for each in args if isinstance(each, int))
         return 0, size, size
-    flops = flops_of(
-        name,
-        [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in args],
-        [None if isinstance(each, torch.Tensor) else each for each in args],
-    )
+    flops = None
+    if name in COUNTED:
+        flops = flops_of(
+            name,
+            [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in args],
+            [None if isinstance(each, torch.Tensor) else each for each in args],
+        )
     if getattr(func, "is_view", False):
         return flops or 0, 0, 0
-    changed = [
-        value
-        for argument, value in zip(func._schema.arguments, args, strict=False)
+    changed = tensors_in([args[place] for place in _changed(func) if place < len(args)])
+    read, written = sum(_bytes(taken).values()), sum(_bytes([*changed, *made]).values())
+    return flops or 0, read, written
+
+
+@cache
+def _changed(func: Any) -> tuple[int, ...]:
+    """Places of the arguments that a call writes to."""
+    return tuple(
+        place
+        for place, argument in enumerate(func._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
-    ]
-    taken = _bytes((args, kwargs))
-    return flops or 0, sum(taken.values()), sum((_bytes(changed) | _bytes(made)).values())
+    )
 
 
 def _lstm_workspace(func: Any, args: Any) -> int:
@@ -269,9 +286,9 @@ def _lstm_workspace(func: Any, args: Any) -> int:
         return int(func(*real)[3].nbytes)
 
 
-def _bytes(tree: Any) -> dict[int, int]:
+def _bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
-    return {id(leaf): prod(leaf.shape) * leaf.element_size() for leaf in tensors_in(tree)}
+    return {id(each): each.numel() * each.element_size() for each in tensors}
 
 
 def capture_at(

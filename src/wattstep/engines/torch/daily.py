@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from wattstep.schema.arrays import FloatArray
+
 
 class TorchClassifier:
     """See `schema.engine.Classifier`.
@@ -26,9 +28,21 @@ class TorchClassifier:
         count: tuple[int, int] = self._training.samples
         return count
 
-    def restrict(self, indices: Sequence[int], *, seed: int) -> None:
+    def restrict(
+        self, indices: Sequence[int], *, seed: int, classes: Sequence[int] | None = None
+    ) -> None:
         """As `Classifier.restrict`."""
-        self._training.restrict(indices, seed=seed)
+        self._training.restrict(indices, seed=seed, classes=classes)
+
+    def classes_of(self, indices: Sequence[int]) -> list[int]:
+        """As `Classifier.classes_of`."""
+        classes: list[int] = self._training.classes_of(indices)
+        return classes
+
+    def scores(self, indices: Sequence[int]) -> FloatArray:
+        """As `Classifier.scores`."""
+        scores: FloatArray = self._training.scores(indices).numpy()
+        return scores
 
     def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:
         """As `Classifier.right_on`."""

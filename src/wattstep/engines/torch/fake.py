@@ -11,12 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch._decomp import decomposition_table, meta_table
+from torch._library.simple_registry import singleton as registered
+from torch._subclasses import fake_impls
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    in_kernel_invocation_manager,
+    torch_decomp_decompositions,
+)
 from torch.utils._mode_utils import no_dispatch
 
 from wattstep.engines.torch.memory import tensors_in
 
 aten: Final = torch.ops.aten
+_CPU: Final = torch.device("cpu")
 _VALUES: Final = (
     bool,
     int,
@@ -46,7 +55,9 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
         # torch's own is shared by all modes, also with answers of a compiler whose sizes are symbols.
         self.cache_enabled = False
         self._functional: dict[Any, bool] = {}
+        self._kernel: dict[Any, bool] = {}
         self._made: dict[Any, tuple[bool, list[_Layout | None]]] = {}
+        self._alike: dict[torch.device, dict[str, Any]] = {}  # attributes of tensors by device
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -63,7 +74,9 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
             several, layouts = self._made[key]
             tensors = [None if each is None else _laid(self, each) for each in layouts]
             return tuple(tensors) if several else tensors[0]
-        made = super().__torch_dispatch__(func, types, args, named)
+        made = NotImplemented if key is None else _by_shapes(self, func, args, named)
+        if made is NotImplemented:
+            made = super().__torch_dispatch__(func, types, args, named)
         if key is not None:
             several = isinstance(made, tuple)
             outputs: list[Any] = list(made) if isinstance(made, tuple) else [made]
@@ -71,6 +84,37 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
                 layouts = [None if each is None else _layout(each) for each in outputs]
                 self._made[key] = several, layouts
         return made
+
+    def fake(self, meta: torch.Tensor, device: torch.device) -> FakeTensor:
+        """A tensor of this mode upon one of the meta device, as FakeTensor's constructor makes it.
+
+        That looks at all that it might be given, and sets a score of attributes, which tensors of a device share.
+        """
+        alike = self._alike.get(device)
+        if alike is None:
+            made = FakeTensor(self, meta, device)
+            self._alike[device] = dict(vars(made))
+            return made
+        made = torch.Tensor._make_subclass(
+            FakeTensor,
+            meta,
+            meta.requires_grad,
+            dispatch_device=True,
+            device_for_backend_keys=device,
+        )
+        if self._allow_unsafe_data_ptr_access:
+            torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
+        else:
+            torch._C._set_throw_on_mutable_data_ptr(made)
+        vars(made).update(alike)
+        return made
+
+    def asks_kernel(self, func: Any) -> bool:
+        """As `_asks_kernel`, of a function whose calls are functional."""
+        asks = self._kernel.get(func)
+        if asks is None:
+            asks = self._kernel[func] = _asks_kernel(self, func)
+        return asks
 
     def _key(self, func: Any, args: Any, kwargs: Any) -> Any:
         """All that decides on the shapes of what a call makes; None where that is more than these."""
@@ -125,6 +169,26 @@ def _elementwise(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     return _empty(mode, first, first.shape)
 
 
+def _copied(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A tensor that takes the values of another one of its shape, of whatever type."""
+    into, of, *_ = args
+    if not (_is_plain(mode, into) and _is_plain(mode, of)) or into.shape != of.shape:
+        return NotImplemented
+    return into
+
+
+def _number(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """What `torch.tensor` makes of a number, whose value stays known."""
+    [of] = args
+    if type(of) is not torch.Tensor or of.dim() or of.layout != torch.strided or of.device != _CPU:
+        return NotImplemented
+    made = mode.fake(torch.empty((), dtype=of.dtype, device="meta"), _CPU)
+    with no_dispatch():
+        made.constant = of.clone()
+    mode.fake_tensor_converter.add_constant_storage_mapping(made)
+    return made
+
+
 def _view(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Another look at a tensor's storage, or several."""
     of, *given = args
@@ -133,8 +197,8 @@ def _view(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     with in_kernel_invocation_manager(mode):
         made = func(*args, **kwargs)
     if isinstance(made, torch.Tensor):
-        return FakeTensor(mode, made, of.fake_device)
-    return type(made)(FakeTensor(mode, each, of.fake_device) for each in made)
+        return mode.fake(made, of.fake_device)
+    return type(made)(mode.fake(each, of.fake_device) for each in made)
 
 
 def _batch_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -157,6 +221,64 @@ def _batch_norm_backward(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> 
         return NotImplemented
     channels = inputs.shape[1:2]
     return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, channels, channels))
+
+
+def _by_shapes(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """What torch's kernel of shapes makes of tensors that have nothing else, which are quicker to be asked than fakes."""
+    if not mode.asks_kernel(func):
+        return NotImplemented
+    given = tensors_in((args, kwargs))
+    if not given or any(each.fake_device != _CPU for each in given):  # type: ignore[attr-defined]
+        return NotImplemented
+    bare, named = [*map(_bare, args)], {name: _bare(each) for name, each in kwargs.items()}
+    made = func(*bare, **named)
+    outputs = made if isinstance(made, tuple) else (made,)
+    if not all(each is None or type(each) is torch.Tensor for each in outputs):
+        return NotImplemented
+    before = {each.untyped_storage()._cdata for each in tensors_in((bare, named))}
+    if any(each is not None and each.untyped_storage()._cdata in before for each in outputs):
+        return NotImplemented  # of what it was given, not of its own
+    fakes = {id(each): mode.fake(each, _CPU) for each in outputs if each is not None}
+    given_back = [fakes.get(id(each)) for each in outputs]  # one that is there twice stays one
+    return tuple(given_back) if isinstance(made, tuple) else given_back[0]
+
+
+def _bare(value: Any) -> Any:
+    """An argument with its fake tensors as ones of the meta device."""
+    if isinstance(value, torch.Tensor):
+        shape, strides, offset = value.shape, value.stride(), value.storage_offset()
+        if not offset:
+            return torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
+        layout = _Layout(shape, strides, value.dtype, _CPU)
+        items = offset + _bytes_of(layout) // value.element_size()
+        whole = torch.empty(items, dtype=value.dtype, device="meta")
+        return whole.as_strided(shape, strides, offset)
+    if isinstance(value, (list, tuple)):
+        return [_bare(each) for each in value]
+    return value
+
+
+def _asks_kernel(mode: ShapeMode, func: Any) -> bool:
+    """True if torch's mode hands a call to the kernel of shapes as it is, with no rule or decomposition of its own."""
+    if func not in meta_table and not mode.cpp_meta_supports_symint(func):
+        if func._can_decompose():
+            return False
+        if func in decomposition_table and torch_decomp_decompositions(func):
+            return False
+    if registered.find(func.name()).fake_impl.kernel:
+        return False
+    rules = fake_impls.op_implementations_checks
+    return not any(applies(func) for applies, _ in rules) and fake_impls.has_meta(func)
+
+
+def _layer_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Output, and mean and inverse deviation of what is normalized together."""
+    inputs, together, weight, bias, _ = args
+    given = [each for each in (inputs, weight, bias) if each is not None]
+    if kwargs or not all(_is_float32(mode, each) for each in given):
+        return NotImplemented
+    statistics = (*inputs.shape[: inputs.dim() - len(together)], *[1] * len(together))
+    return tuple(_empty(mode, inputs, shape) for shape in (inputs.shape, statistics, statistics))
 
 
 def _is_functional(func: Any) -> bool:
@@ -218,7 +340,7 @@ def _bytes_of(layout: _Layout) -> int:
 def _laid(mode: ShapeMode, layout: _Layout) -> FakeTensor:
     shape, strides, dtype, device = layout
     empty = torch.empty_strided(shape, strides, dtype=dtype, device="meta")
-    return FakeTensor(mode, empty, device)
+    return mode.fake(empty, device)
 
 
 def _is_plain(mode: ShapeMode, value: Any) -> bool:
@@ -237,7 +359,7 @@ def _is_float32(mode: ShapeMode, value: Any) -> bool:
 
 
 def _empty(mode: ShapeMode, like: Any, shape: Any) -> FakeTensor:
-    return FakeTensor(mode, torch.empty(shape, dtype=like.dtype, device="meta"), like.fake_device)
+    return mode.fake(torch.empty(shape, dtype=like.dtype, device="meta"), like.fake_device)
 
 
 RULES: Final[dict[Any, Rule]] = {
@@ -245,7 +367,8 @@ RULES: Final[dict[Any, Rule]] = {
         (
             aten.add_.Tensor, aten.add_.Scalar, aten.sub_.Tensor, aten.mul_.Tensor, aten.mul_.Scalar, aten.div_.Tensor,
             aten.addcmul_.default, aten.addcdiv_.default, aten.lerp_.Scalar, aten.sqrt_.default, aten.relu_.default,
-            aten.hardtanh_.default, aten.zero_.default, aten.fill_.Scalar, aten.normal_.default, aten.uniform_.default,
+            aten.hardtanh_.default, aten.hardswish_.default, aten.hardsigmoid_.default, aten.leaky_relu_.default,
+            aten.silu_.default, aten.zero_.default, aten.fill_.Scalar, aten.normal_.default, aten.uniform_.default,
         ),
         _in_place,
     ),
@@ -261,6 +384,9 @@ RULES: Final[dict[Any, Rule]] = {
         ),
         _view,
     ),
+    aten.copy_.default: _copied,
+    aten.lift_fresh.default: _number,
+    aten.native_layer_norm.default: _layer_norm,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
 }  # fmt: skip

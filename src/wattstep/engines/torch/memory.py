@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -121,12 +122,15 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Runs an operation, and follows the storages that it takes or makes."""
         recorded = self._recorded()
         number = self.ledger.begin(recorded=recorded)
-        self._see_all((args, named), recorded)
+        taken = tensors_in((args, named))
+        self._see_all(taken, recorded)
         layer = self._layers.running()
         self._names.append((str(func), self.ledger.phase, layer))
         if self._meter is None or self._sparse is None:
             made = self._call(func, args, named)
-            self._see_all(made, recorded)
+            outputs = tensors_in(made)
+            self._see_all(outputs, recorded)
+            self._called(func, args, taken, outputs)
             return made
         there = len(self.ledger.storages)
         absent = self._sparse.absent()
@@ -134,7 +138,7 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = func(*args, **named)
         demand = self._meter.end()
         in_use += absent - self._sparse.absent()  # tensors that were there, and got touched now
-        self._see_all(made, recorded)
+        self._see_all(tensors_in(made), recorded)
         if self._moment is None or demand > self._moment.demand:
             made_now = self.ledger.storages[there:]
             self._moment = self._note(number, in_use, demand, made_now, self._sparse, self._meter)
@@ -143,6 +147,18 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """What an operation makes."""
         return func(*args, **kwargs)
+
+    def _called(
+        self, func: Any, args: Any, taken: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
+        """An operation was called, of which no meter is told.
+
+        Args:
+            func: The operation.
+            args: Of it, by position.
+            taken: Tensors that it was given.
+            made: Those of its result.
+        """
 
     def _recorded(self) -> bool:
         """True if what runs is differentiated; in a backward pass only what it computes anew is."""
@@ -175,9 +191,9 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     # --- storages -------------------------------------------------------------------------
 
-    def _see_all(self, tree: Any, recorded: bool) -> None:
-        for leaf in tensors_in(tree):
-            self._see(leaf, recorded)
+    def _see_all(self, tensors: Iterable[torch.Tensor], recorded: bool) -> None:
+        for each in tensors:
+            self._see(each, recorded)
 
     def _see(self, tensor: torch.Tensor, recorded: bool) -> Storage | None:
         storage = _storage_of(tensor)
@@ -210,14 +226,19 @@ class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     entry.label = category
 
     def _owned(self) -> Iterator[tuple[str, Iterable[torch.Tensor]]]:
-        parameters = list(self._model.parameters())
+        modules = list(self._model.modules())
+        parameters = _those_of(each._parameters for each in modules)
         for optimizer in self._optimizers:
             parameters += [each for group in optimizer.param_groups for each in group["params"]]
             leaves = pytree.tree_leaves(list(optimizer.state.values()))
             yield OPTIMIZER_STATE, [each for each in leaves if isinstance(each, torch.Tensor)]
-        yield BUFFERS, self._model.buffers()
+        yield BUFFERS, _those_of(each._buffers for each in modules)
         yield GRADIENTS, [each.grad for each in parameters if each.grad is not None]
         yield PARAMETERS, parameters
+
+
+def _those_of(named: Iterable[Mapping[str, torch.Tensor | None]]) -> list[torch.Tensor]:
+    return [each for tensors in named for each in tensors.values() if each is not None]
 
 
 class _Sparse:
@@ -376,7 +397,8 @@ def tensors_there() -> list[torch.Tensor]:
     """
     objects = gc.get_objects()
     kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, torch.Tensor)}
-    return [each for each in objects if type(each) in kinds and not _symbolic(each)]
+    found = compress(objects, map(kinds.__contains__, map(type, objects)))
+    return [each for each in found if not _symbolic(each)]
 
 
 def _symbolic(tensor: torch.Tensor) -> bool:
@@ -388,16 +410,25 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     """Tensors of a call's arguments or results, in their order, those in sequences and mappings among them."""
     if isinstance(tree, torch.Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [tensor for part in tree for tensor in tensors_in(part)]
+    found: list[torch.Tensor] = []
+    if isinstance(tree, (tuple, list, dict)):
+        _gather(tree, found)
+    return found
+
+
+def _gather(tree: Any, found: list[torch.Tensor]) -> None:
+    for part in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(part, torch.Tensor):
+            found.append(part)
+        elif isinstance(part, (tuple, list, dict)):
+            _gather(part, found)
 
 
 def _storage_of(tensor: torch.Tensor) -> Any:
     """The storage, or None where the tensor has none of its own (sparse, opaque, meta)."""
-    if tensor.layout != torch.strided or tensor.device.type == "meta":
+    if tensor.layout != torch.strided:
+        return None
+    if type(tensor) is not FakeTensor and tensor.device.type == "meta":  # a fake one never is
         return None
     try:
         return tensor.untyped_storage()

@@ -115,13 +115,18 @@ class Facts:
             "offload": chosen.get("offload"),
         }
         place: dict[str, object] = {"threads": threads or info.threads, "target": target}
+        run = "wattstep run"
+        if framework == "opencl":  # whose threads are the driver's
+            del place["threads"]
+            run = run if threads is None else f"POCL_MAX_PTHREAD_COUNT={threads} {run}"
         if not chosen.get("exported"):
-            return f"wattstep run {info.workload}{_written(size | place | how)}"
+            return f"{run} {info.workload}{_written(size | place | how)}"
+        place["opencl-mode"] = how.pop("opencl-mode")  # of the training, not of its export
         if batch is None:
-            return f"wattstep run --from ...{_written(place)}"
+            return f"{run} --from ...{_written(place)}"
         folder = f"{info.workload}-batch-{batch}"
         export = f"wattstep engines export {info.workload}{_written(size | how)} -o {folder}"
-        return f"{export}, then wattstep run --from {folder}{_written(place)}"
+        return f"{export}, then {run} --from {folder}{_written(place)}"
 
     @property
     def script(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,11 +13,11 @@ from wattstep.insight.compare.configuration import SAYS_ITSELF, check_across, fa
 from wattstep.insight.compare.metrics import compare_metric, of_side
 from wattstep.insight.compare.process import UNITS, Process
 from wattstep.insight.compare.sides import Side, read
-from wattstep.schema.figure import Figure, missing, weakest
+from wattstep.schema.figure import Figure
 
 FIRST: Final = "torch"  # of engines, the one that others stand beside
 SHOWN: Final = ("step_time", "throughput", "energy_per_step", "peak_memory")
-MOVEMENT: Final = "data movement"  # kind of operation, and name of its share of the step
+MOVEMENT: Final = "data_movement_share"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,7 @@ class FacetCell:
 
     Attributes:
         paths: Of the runs.
-        figures: By the names of `SHOWN`, and `MOVEMENT`: the share of a step's time in which
-            operations only move data.
+        figures: By the names of `SHOWN`, and `MOVEMENT`.
         ratios: To the first value of the facet in this row, by the names of `SHOWN`.
     """
 
@@ -193,7 +192,7 @@ def _cells(values: Sequence[str], row: Mapping[str, Sequence[Process]]) -> dict[
         figures = {
             name: of_side([each.figure(name) for each in processes], UNITS[name]) for name in SHOWN
         }
-        figures[MOVEMENT] = of_side([movement(each) for each in processes], "ratio")
+        figures[MOVEMENT] = of_side([each.data_movement for each in processes], "ratio")
         ratios = {}
         if processes is not first:
             drift = drift_of(first, processes)
@@ -202,29 +201,3 @@ def _cells(values: Sequence[str], row: Mapping[str, Sequence[Process]]) -> dict[
             paths=tuple(each.path for each in processes), figures=figures, ratios=ratios
         )
     return cells
-
-
-def movement(process: Process) -> Figure:
-    """The share of a step's time in which operations only move data, layout copies among them."""
-    step = process.figure("step_time")
-    times = [
-        row.figures["time"]
-        for row in process.operations
-        if row.labels.get("kind") == MOVEMENT and "time" in row.figures
-    ]
-    if not process.operations or step.value is None or not step.value:
-        return missing("ratio", process.no_operations or step.reason or "no operations were traced")
-    known = [each for each in times if each.value is not None]
-    value = sum(each.value or 0.0 for each in known)
-    share = Figure(
-        value=value / step.value, unit="ratio", source=step.source,
-        status=weakest([step.status, *(each.status for each in known)]),
-        method=f"time of operations of the kind {MOVEMENT} over that of a step", n=step.n,
-    )  # fmt: skip
-    if not known or any(each.low is None or each.high is None for each in known):
-        return share
-    low, high = (sum(getattr(each, end) or 0.0 for each in known) for end in ("low", "high"))
-    return replace(
-        share, low=max(low, 0.0) / step.value, high=high / step.value,
-        confidence=known[0].confidence,
-    )  # fmt: skip

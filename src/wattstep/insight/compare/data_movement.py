@@ -8,23 +8,27 @@ reports and comparisons know it; one that is there already is not made again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 from wattstep.errors import InvalidValueError
+from wattstep.insight.compare.step_ceilings import device_step, host_step, work_of
 from wattstep.run import Run, load
-from wattstep.schema.figure import Figure, Status, missing, weakest
+from wattstep.schema.device_ceilings import DeviceCeilings
+from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import GpuFacts
+from wattstep.store.device_ceilings import find
 
 NETS: Final = ("mlp-16", "mlp-16-deep", "mlp-256", "mlp")
-BATCHES: Final = (1, 4, 16, 64, 256)
+# Those of the paper and the ends first: a study that is ended early has seen the whole range.
+BATCHES: Final = (32, 1, 256, 8, 64, 2, 128, 4, 16)
 CPU: Final = "cpu"
-WAYS: Final = (CPU, *MODES)
 SHARES: Final = ("compute_share", "data_movement_share", "launch_share")
 PLAN: Final = "study.json"
+NEVER: Final = "at no batch of these, by the ceilings"
 PUBLISHED: Final[Mapping[str, str]] = {
     "movement": "data movement takes almost 91 % of training on the GPU",
     "copies": "copies take 10 to 15 times the time of computing",
@@ -35,6 +39,21 @@ SOURCE: Final = "Das, Kwon, Chauhan, Mascolo 2022, arXiv 2202.10100; MNN and Ope
 
 
 @dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to train a net.
+
+    Attributes:
+        name: As tables and folders have it.
+        mode: Of OpenCL; `CPU` for torch on the CPU.
+        processor: As the engine takes it.
+    """
+
+    name: str
+    mode: str
+    processor: str = CPU
+
+
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """What is studied.
 
@@ -42,21 +61,39 @@ class Asked:
         nets: Workloads.
         batches: Samples of a step.
         seconds: Measured time of each training.
-        processor: The device, as the engine opencl takes it.
+        processors: Devices, as the engine opencl takes them.
         threads: Of the CPU's training; None: torch's choice.
     """
 
     nets: Sequence[str] = NETS
     batches: Sequence[int] = BATCHES
     seconds: float = 3.0
-    processor: str = "opencl"
+    processors: Sequence[str] = ("opencl",)
     threads: int | None = None
+
+    @property
+    def ways(self) -> list[Way]:
+        """The CPU, then each device in its modes; of several devices with their names."""
+        several = len(self.processors) > 1
+        return [
+            Way(name=CPU, mode=CPU),
+            *(
+                Way(name=f"{mode} {one}" if several else mode, mode=mode, processor=one)
+                for one in self.processors
+                for mode in MODES
+            ),
+        ]
+
+    @property
+    def device_ways(self) -> list[Way]:
+        """All but the CPU's."""
+        return self.ways[1:]
 
     def document(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
             "nets": list(self.nets), "batches": list(self.batches), "seconds": self.seconds,
-            "processor": self.processor, "threads": self.threads,
+            "processors": list(self.processors), "threads": self.threads,
         }  # fmt: skip
 
 
@@ -66,7 +103,9 @@ class Cell:
 
     Attributes:
         run: Its folder.
-        figures: "step_time", the shares, "rate" (FLOP/s of the whole step), "energy_per_step".
+        figures: "step_time", the shares, "rate" (FLOP/s of the whole step), "energy_per_step"; of a
+            device "predicted", the step's time at its ceilings, and "predicted_cpu", the CPU's for the
+            same work at its own.
     """
 
     run: Path
@@ -80,7 +119,7 @@ class Row:
     Attributes:
         net: Which.
         batch: Samples of a step.
-        cells: By way, of `WAYS`.
+        cells: By way, of `Asked.ways`.
     """
 
     net: str
@@ -105,6 +144,16 @@ class Row:
             **ends,
         )  # fmt: skip
 
+    def predicted_speed_up(self, way: str) -> Figure:
+        """The same at the ceilings of both."""
+        figures = self.cells[way].figures
+        mine, cpu = figures["predicted"], figures["predicted_cpu"]
+        if not mine.value or cpu.value is None:
+            return missing("ratio", mine.reason or cpu.reason or "not known")
+        return replace(
+            mine, value=cpu.value / mine.value, unit="ratio", method=f"{cpu.method}; over: {mine.method}"
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
@@ -112,25 +161,54 @@ class Study:
 
     Attributes:
         asked: What was studied.
-        device: Facts of the device, as a run has them.
-        rows: In order.
+        devices: Facts of each processor, as a run has them.
+        rows: In order, of those nets and batches of which all trainings are there.
+        left: Trainings that are not there yet.
+        ceilings: That were kept of a processor.
     """
 
     asked: Asked
-    device: GpuFacts
+    devices: Mapping[str, GpuFacts]
     rows: Sequence[Row]
+    left: int = 0
+    ceilings: Mapping[str, DeviceCeilings] = field(default_factory=dict)
 
     @property
-    def shared(self) -> bool:
-        """True if the device's memory is the host's, so that a copy is plumbing."""
-        return bool(self.device.get("shares_memory"))
+    def shared(self) -> list[str]:
+        """Names of devices whose memory is the host's, so that a copy is plumbing."""
+        return [
+            str(facts.get("name", name))
+            for name, facts in self.devices.items()
+            if facts.get("shares_memory")
+        ]
+
+    @property
+    def title(self) -> str:
+        """What stands beside what."""
+        names = [str(facts.get("name", name)) for name, facts in self.devices.items()]
+        return f"Computing and moving data: the CPU beside {' and '.join(names) or 'OpenCL'}"
 
     def wins(self, net: str, way: str) -> int | None:
         """The least batch from which on the device is faster beyond its interval; None: it never is."""
+        return self._from(net, lambda row: row.speed_up(way).low)
+
+    def predicted_wins(self, net: str, way: str) -> Figure:
+        """The least batch from which on it is faster at the ceilings of both; missing where it never is."""
+        rows = [row for row in self.rows if row.net == net]
+        known = [speed_up for row in rows if not (speed_up := row.predicted_speed_up(way)).missing]
+        if not known or len(known) < len(rows):
+            reasons = (row.predicted_speed_up(way).reason for row in rows)
+            return missing("samples", next(filter(None, reasons), "nothing was trained yet"))
+        batch = self._from(net, lambda row: row.predicted_speed_up(way).value)
+        if batch is None:
+            return missing("samples", NEVER)
+        return replace(known[0], value=float(batch), unit="samples")
+
+    def _from(self, net: str, speed_up: Callable[[Row], float | None]) -> int | None:
         won: int | None = None
         for row in sorted((row for row in self.rows if row.net == net), key=lambda row: -row.batch):
-            speed_up = row.speed_up(way)
-            if speed_up.low is None or speed_up.low <= 1:
+            least = speed_up(row)
+            if least is None or least <= 1:
                 break
             won = row.batch
         return won
@@ -139,9 +217,10 @@ class Study:
         """JSON-ready."""
         return {
             "asked": self.asked.document(),
-            "device": dict(self.device),
+            "devices": {name: dict(facts) for name, facts in self.devices.items()},
             "shares_memory": self.shared,
             "published": {**PUBLISHED, "source": SOURCE},
+            "left": self.left,
             "rows": [
                 {
                     "net": row.net,
@@ -150,26 +229,38 @@ class Study:
                         way: {
                             "run": str(cell.run),
                             **{name: each.to_dict() for name, each in cell.figures.items()},
-                            **({} if way == CPU else {"speed_up": row.speed_up(way).to_dict()}),
+                            **({} if way == CPU else _speed_ups(row, way)),
                         }
                         for way, cell in row.cells.items()
                     },
                 }
                 for row in self.rows
             ],
-            "wins_from": {
-                net: {way: self.wins(net, way) for way in MODES} for net in self.asked.nets
-            },
+            "wins_from": self._of_ways(self.wins),
+            "predicted_wins_from": self._of_ways(
+                lambda net, way: self.predicted_wins(net, way).to_dict()
+            ),
         }
 
+    def _of_ways(self, value: Callable[[str, str], Any]) -> dict[str, dict[str, Any]]:
+        ways = [way.name for way in self.asked.device_ways]
+        return {net: {way: value(net, way) for way in ways} for net in self.asked.nets}
 
-def place_of(out: Path, net: str, batch: int, way: str) -> Path:
+
+def _speed_ups(row: Row, way: str) -> dict[str, Any]:
+    return {
+        "speed_up": row.speed_up(way).to_dict(),
+        "predicted_speed_up": row.predicted_speed_up(way).to_dict(),
+    }
+
+
+def place_of(out: Path, net: str, batch: int, way: Way) -> Path:
     """The run of a training of the study."""
-    return out / f"{net}-{batch}-{way}"
+    return out / f"{net}-{batch}-{way.name.replace(':', '-').replace(' ', '-')}"
 
 
 def read_study(out: Path) -> Study:
-    """A study that was made.
+    """A study that was made, or as much of it as is there.
 
     Raises:
         InvalidValueError: The folder is none.
@@ -182,19 +273,48 @@ def read_study(out: Path) -> Study:
         raise InvalidValueError(
             f"{out} is no study of data movement: {error}", id="no-study"
         ) from error
-    rows, device = [], cast("GpuFacts", {})
+    rows: list[Row] = []
+    devices: dict[str, GpuFacts] = {}
+    left = 0
     for net in asked.nets:
-        for batch in asked.batches:
-            runs = {way: load(place_of(out, net, batch, way)) for way in WAYS}
-            device = runs[MODES[0]].info.device.get("gpu", device)
-            flops = _flops(runs[MODES[1]])
-            rows.append(
-                Row(
-                    net=net, batch=batch,
-                    cells={way: _cell(run, flops) for way, run in runs.items()},
-                )
-            )  # fmt: skip
-    return Study(asked=asked, device=device, rows=rows)
+        for batch in sorted(asked.batches):
+            places = {way.name: place_of(out, net, batch, way) for way in asked.ways}
+            lacking = sum(not place.exists() for place in places.values())
+            left += lacking
+            if not lacking:
+                rows.append(_row(asked, net, batch, places, devices))
+    kept = {name: _ceilings(facts) for name, facts in devices.items()}
+    ceilings = {name: one for name, one in kept.items() if not isinstance(one, Missing)}
+    return Study(asked=asked, devices=devices, rows=rows, left=left, ceilings=ceilings)
+
+
+def _row(
+    asked: Asked, net: str, batch: int, places: Mapping[str, Path], devices: dict[str, GpuFacts]
+) -> Row:
+    """A net at a batch; facts of devices that were not seen before are added."""
+    runs = {name: load(place) for name, place in places.items()}
+    flops = _flops(runs[asked.device_ways[1].name])
+    cells = {CPU: _cell(runs[CPU], flops, {})}
+    for way in asked.device_ways:
+        run = runs[way.name]
+        machine = run.info.device
+        facts = machine.get("gpu") or machine.get("opencl") or cast("GpuFacts", {})
+        facts = devices.setdefault(way.processor, facts)
+        ceilings, work = _ceilings(facts), work_of(run)
+        predicted = (
+            dict.fromkeys(("predicted", "predicted_cpu"), missing("s", ceilings))
+            if isinstance(ceilings, Missing)
+            else {
+                "predicted": device_step(work, way.mode, ceilings),
+                "predicted_cpu": host_step(work, ceilings),
+            }
+        )
+        cells[way.name] = _cell(run, flops, predicted)
+    return Row(net=net, batch=batch, cells=cells)
+
+
+def _ceilings(facts: GpuFacts) -> DeviceCeilings | Missing:
+    return find(str(facts.get("name", "")), str(facts.get("driver", "")))
 
 
 def _flops(run: Run) -> Figure:
@@ -208,11 +328,12 @@ def _flops(run: Run) -> Figure:
     )
 
 
-def _cell(run: Run, flops: Figure) -> Cell:
+def _cell(run: Run, flops: Figure, predicted: Mapping[str, Figure]) -> Cell:
     metrics = run.metrics
     names = ("step_time", *SHARES, "energy_per_step")
     figures = {name: metrics.figure(name) or missing("ratio", "the run has none") for name in names}
-    return Cell(run=Path(run.path), figures={**figures, "rate": _rate(flops, figures["step_time"])})
+    rate = _rate(flops, figures["step_time"])
+    return Cell(run=Path(run.path), figures={**figures, "rate": rate, **predicted})
 
 
 def _rate(flops: Figure, step: Figure) -> Figure:

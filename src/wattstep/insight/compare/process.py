@@ -39,6 +39,7 @@ class Process:
         canary: Of the machine before and after, or None.
         operations: Rows of a mean step; empty where `no_operations` says why.
         no_operations: Why there are none, or None.
+        data_movement: The metric `data_movement_share`.
         marred: Share of the steps that count that were "throttled", "disturbed".
         warnings: Further warnings about it, in words.
     """
@@ -54,6 +55,7 @@ class Process:
     canary: Canary | None
     operations: Sequence[CostRow]
     no_operations: str | None
+    data_movement: Figure
     marred: Mapping[str, float]
     warnings: tuple[str, ...]
 
@@ -97,6 +99,8 @@ def process_of(report: RunReport) -> Process:
         canary=canary_of(record.canary),
         operations=rows,
         no_operations=no_operations,
+        data_movement=metrics.figure("data_movement_share")
+        or missing("ratio", no_operations or "the run does not tell it"),
         marred=record.marred or dict.fromkeys(("throttled", "disturbed"), 0.0),
         warnings=tuple(_warnings(report.state, record)),
     )

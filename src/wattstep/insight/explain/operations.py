@@ -11,6 +11,7 @@ import numpy as np
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.attribution.traffic import is_choice, is_node, is_view, moved_bytes
 from wattstep.device.roofline import BOUNDS, Bound, Placed, place
+from wattstep.recorded.instruments import TORCH
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.ceilings import Ceilings
@@ -126,11 +127,13 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     """The measured ceilings that fit the run, or why there are none and what to do."""
     info = run.info
     if info.processor not in (None, "cpu"):
-        return Missing(f"ceilings are measured of CPUs only, the run used {info.processor}")
+        return Missing(f"ceilings are those of torch on CPUs, the run used {info.processor}")
     device = info.device.get("emulated_on", info.device)
     ceilings = find(device, info.engine, info.threads)
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
+    if run.breakdown.instruments.framework != TORCH:  # `ceilings --for` would be refused
+        return Missing(f"{ceilings}; wattstep measures those of torch")
     where = f"wattstep ceilings --for {run.path}"
     return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 

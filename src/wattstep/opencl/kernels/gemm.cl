@@ -1,8 +1,9 @@
-// C[m,n] = act(alpha op(A)[m,k] op(B)[k,n] + beta C + bias[n]), row-major float32, of any shape.
+// C[m,n] = op(A)[m,k] op(B)[k,n], row-major float32, of any shape.
 //
-// Constants: KIND, which kernel is built: 0 naive, 1 tiled, 2 blocked, 3 registers, 4 packed; TRANS_A (A is stored [k,m]), TRANS_B (B is stored [n,k]), BIAS and RELU, each 0 or 1;
-// GX and GY, work items of a group along columns and rows; ROWS, VECTORS of WIDTH floats of C in
-// registers of an item; DEPTH, steps along k that a tile holds or a loop does at a time.
+// Constants: KIND, which kernel is built: 0 naive, 1 tiled, 2 blocked, 3 registers, 4 packed; TRANS_A
+// (A is stored [k,m]), TRANS_B (B is stored [n,k]), each 0 or 1; GX and GY, work items of a group along
+// columns and rows; ROWS, VECTORS of WIDTH floats of C in registers of an item; DEPTH, steps along k
+// that a tile holds or a loop does at a time.
 
 #define COLUMNS (VECTORS * WIDTH)
 #if WIDTH == 1
@@ -31,49 +32,55 @@ typedef JOIN(float, WIDTH) vec;
 #define SIZES const int m, const int n, const int k
 #define OPERANDS \
     __global const float *restrict a, const int a_at, __global const float *restrict b, const int b_at
-#define RESULT \
-    __global float *restrict c, const int c_at, __global const float *restrict bias, \
-        const float alpha, const float beta
+#define RESULT __global float *restrict c, const int c_at
 
-// beta 0: whatever C holds, NaN as well, counts for nothing.
-static float finished(float sum, __global const float *c, float bias, float alpha, float beta) {
-    float value = alpha * sum;
-    if (beta != 0.0f) value += beta * *c;
-#if BIAS
-    value += bias;
-#endif
-#if RELU
-    value = fmax(value, 0.0f);
-#endif
-    return value;
+#if KIND >= 2
+// The sums of an item, which stay in registers where all loops over them are unrolled.
+static void clear(vec sums[ROWS][VECTORS]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
 }
 
-#if BIAS
-#define BIAS_AT(column) bias[column]
-#else
-#define BIAS_AT(column) 0.0f
-#endif
-
-static void put(__global float *c, __global const float *bias, int m, int n, int row, int column,
-                vec sum, float alpha, float beta) {
-    if (row >= m || column >= n) return;
-    __global float *place = c + row * n + column;
-    if (column + WIDTH <= n) {
-        vec value = alpha * sum;
-        if (beta != 0.0f) value += beta * LOAD(place);
-#if BIAS
-        value += LOAD(bias + column);
-#endif
-#if RELU
-        value = fmax(value, (vec)(0.0f));
-#endif
-        STORE(value, place);
-        return;
+// A step along k: each kernel has its own LEFT(i, p), a float of op(A), and RIGHT(j, p), a vector of op(B).
+#define STEP(p) \
+    { \
+        vec right[VECTORS]; \
+        for (int j = 0; j < VECTORS; ++j) right[j] = RIGHT(j, p); \
+        for (int i = 0; i < ROWS; ++i) { \
+            const vec left = (vec)(LEFT(i, p)); \
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]); \
+        } \
     }
-    const float *sums = (const float *)&sum;
-    for (int j = 0; j < WIDTH && column + j < n; ++j)
-        place[j] = finished(sums[j], place + j, BIAS_AT(column + j), alpha, beta);
+
+#define ALL_STEPS \
+    { \
+        int p = 0; \
+        for (; p + DEPTH <= k; p += DEPTH) \
+            _Pragma("unroll") for (int q = 0; q < DEPTH; ++q) STEP(p + q); \
+        for (; p < k; ++p) STEP(p); \
+    }
+
+// From `row` and `column` on; a vector begins `apart` columns after the one before it.
+static void store(vec sums[ROWS][VECTORS], __global float *c, int m, int n, int row, int column,
+                  int apart) {
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < VECTORS; ++j) {
+            const int at = column + j * apart;
+            if (row + i >= m || at >= n) continue;
+            __global float *place = c + (row + i) * n + at;
+            if (at + WIDTH <= n) {
+                STORE(sums[i][j], place);
+            } else {
+                const float *values = (const float *)&sums[i][j];
+                for (int l = 0; l < WIDTH && at + l < n; ++l) place[l] = values[l];
+            }
+        }
 }
+#endif
 
 #if KIND == 0
 // One item an element, everything from global memory.
@@ -83,14 +90,12 @@ __kernel void gemm_naive(SIZES, OPERANDS, RESULT) {
     a += a_at, b += b_at, c += c_at;
     float sum = 0.0f;
     for (int p = 0; p < k; ++p) sum += A_AT(row, p) * B_AT(p, column);
-    __global float *place = c + row * n + column;
-    *place = finished(sum, place, BIAS_AT(column), alpha, beta);
+    c[row * n + column] = sum;
 }
-
 #endif
 
-// One item an element, tiles of A and B in local memory: GX = GY = DEPTH.
 #if KIND == 1
+// One item an element, tiles of A and B in local memory: GX = GY = DEPTH.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void gemm_tiled(SIZES, OPERANDS, RESULT) {
     __local float tile_a[GY][DEPTH];
@@ -106,13 +111,14 @@ void gemm_tiled(SIZES, OPERANDS, RESULT) {
         for (int p = 0; p < DEPTH; ++p) sum += tile_a[y][p] * tile_b[p][x];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (row >= m || column >= n) return;
-    __global float *place = c + row * n + column;
-    *place = finished(sum, place, BIAS_AT(column), alpha, beta);
+    if (row < m && column < n) c[row * n + column] = sum;
 }
 #endif
 
 #if KIND == 2
+#define LEFT(i, p) tile_a[p][y * ROWS + i]
+#define RIGHT(j, p) LOAD(&tile_b[p][(j * GX + x) * WIDTH])
+
 // Tiles in local memory, and ROWS x COLUMNS elements in the registers of an item.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void gemm_blocked(SIZES, OPERANDS, RESULT) {
@@ -123,10 +129,7 @@ void gemm_blocked(SIZES, OPERANDS, RESULT) {
     const int first_row = get_group_id(1) * (GY * ROWS);
     a += a_at, b += b_at, c += c_at;
     vec sums[ROWS][VECTORS];
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
+    clear(sums);
     for (int begin = 0; begin < k; begin += DEPTH) {
         for (int at = own; at < DEPTH * GY * ROWS; at += GX * GY) {
             // Along what is stored side by side, so that neighbours read neighbours.
@@ -149,27 +152,11 @@ void gemm_blocked(SIZES, OPERANDS, RESULT) {
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 #pragma unroll 4
-        for (int p = 0; p < DEPTH; ++p) {
-            vec right[VECTORS];
-#pragma unroll
-            for (int j = 0; j < VECTORS; ++j) right[j] = LOAD(&tile_b[p][(j * GX + x) * WIDTH]);
-#pragma unroll
-            for (int i = 0; i < ROWS; ++i) {
-                const vec left = (vec)(tile_a[p][y * ROWS + i]);
-#pragma unroll
-                for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]);
-            }
-        }
+        for (int p = 0; p < DEPTH; ++p) STEP(p);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j)
-            put(c, bias, m, n, first_row + y * ROWS + i, first_column + (j * GX + x) * WIDTH,
-                sums[i][j], alpha, beta);
+    store(sums, c, m, n, first_row + y * ROWS, first_column + x * WIDTH, GX * WIDTH);
 }
-
 #endif
 
 #if KIND == 3
@@ -185,15 +172,8 @@ static vec right_of(__global const float *b, int n, int k, int p, int column) {
 }
 
 // Rows beyond the last compute the last once more, and are not stored.
-#define STEP(p) \
-    { \
-        vec right[VECTORS]; \
-        for (int j = 0; j < VECTORS; ++j) right[j] = right_of(b, n, k, p, column + j * WIDTH); \
-        for (int i = 0; i < ROWS; ++i) { \
-            const vec left = (vec)(A_AT(min(row + i, m - 1), p)); \
-            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]); \
-        } \
-    }
+#define LEFT(i, p) A_AT(min(row + i, m - 1), p)
+#define RIGHT(j, p) right_of(b, n, k, p, column + (j) * WIDTH)
 
 // ROWS x COLUMNS elements in registers, straight from global memory.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
@@ -202,23 +182,10 @@ void gemm_registers(SIZES, OPERANDS, RESULT) {
     if (row >= m || column >= n) return;
     a += a_at, b += b_at, c += c_at;
     vec sums[ROWS][VECTORS];
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
-    int p = 0;
-    for (; p + DEPTH <= k; p += DEPTH)
-#pragma unroll
-        for (int q = 0; q < DEPTH; ++q) STEP(p + q);
-    for (; p < k; ++p) STEP(p);
-#undef STEP
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j)
-            put(c, bias, m, n, row + i, column + j * WIDTH, sums[i][j], alpha, beta);
+    clear(sums);
+    ALL_STEPS
+    store(sums, c, m, n, row, column, WIDTH);
 }
-
 #endif
 
 #if KIND == 4
@@ -252,15 +219,8 @@ __kernel void gemm_pack_b(SIZES, OPERANDS, __global float *restrict panels) {
     }
 }
 
-#define STEP(p) \
-    { \
-        vec right[VECTORS]; \
-        for (int j = 0; j < VECTORS; ++j) right[j] = right_of_all[(p) * VECTORS + j]; \
-        for (int i = 0; i < ROWS; ++i) { \
-            const vec left = (vec)(left_of[(p) * ROWS + i]); \
-            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fma(left, right[j], sums[i][j]); \
-        } \
-    }
+#define LEFT(i, p) left_of[(p) * ROWS + (i)]
+#define RIGHT(j, p) right_of[(p) * VECTORS + (j)]
 
 // ROWS x COLUMNS elements in registers, from packed panels: no bounds, and one order for all layouts.
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
@@ -271,22 +231,11 @@ void gemm_packed(SIZES, __global const float *restrict panels_a,
     const int row = panel_a * ROWS, column = panel_b * COLUMNS;
     if (row >= m || column >= n) return;
     __global const float *left_of = panels_a + panel_a * k * ROWS;
-    __global const vec *right_of_all = (__global const vec *)(panels_b + panel_b * k * COLUMNS);
+    __global const vec *right_of = (__global const vec *)(panels_b + panel_b * k * COLUMNS);
     c += c_at;
     vec sums[ROWS][VECTORS];
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j) sums[i][j] = (vec)(0.0f);
-    int p = 0;
-    for (; p + DEPTH <= k; p += DEPTH)
-#pragma unroll
-        for (int q = 0; q < DEPTH; ++q) STEP(p + q);
-    for (; p < k; ++p) STEP(p);
-#pragma unroll
-    for (int i = 0; i < ROWS; ++i)
-#pragma unroll
-        for (int j = 0; j < VECTORS; ++j)
-            put(c, bias, m, n, row + i, column + j * WIDTH, sums[i][j], alpha, beta);
+    clear(sums);
+    ALL_STEPS
+    store(sums, c, m, n, row, column, WIDTH);
 }
 #endif

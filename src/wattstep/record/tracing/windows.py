@@ -16,12 +16,13 @@ from wattstep.record.tracing.giving_way import Waits, waited_most, waits
 from wattstep.record.tracing.schedule import Schedule, TraceMode
 from wattstep.schema.engine import Engine
 from wattstep.schema.journal import Mark
+from wattstep.schema.run_info import NO_TRACE
 from wattstep.schema.tracer import LayerMarks, TracedStep, Tracer
 from wattstep.store.files import write_whole
 from wattstep.store.marks import MarkJournal
 
-NOT_LOADED = "no operations: no framework was loaded when the steps began"
-NOT_TRACED = "no operations: this engine has no tracer"
+NOT_LOADED = f"{NO_TRACE}no framework was loaded when the steps began"
+NOT_TRACED = NO_TRACE + "{} tells no times of operations, in whichever step"
 FOREIGN = "no further operations: the script runs a profiler of its own"
 
 
@@ -109,7 +110,7 @@ class Windows:
             OSError: The disk is full.
         """
         if not self.ready():
-            self.stop(NOT_LOADED if self._engine is None else NOT_TRACED)
+            self.stop(NOT_LOADED if self._engine is None else NOT_TRACED.format(self._engine.name))
             return False
         tracer = self._tracing
         if tracer.foreign_profiler():
@@ -223,7 +224,7 @@ class Windows:
         except OSError:
             raise
         except WattstepError as error:
-            self.stop(f"no operations: {error}")
+            self.stop(f"{NO_TRACE}{error}")
         except Exception as error:
             # Its words may name files: they are for who sits there, not for the run.
             print(f"wattstep: the tracer failed: {error}", file=sys.stderr)

@@ -100,10 +100,9 @@ def _by_engine(sides: Sequence[Side], members: Sequence[Sequence[Process]]) -> t
         for engine, cell in cells.items()
     ]
     texts = {"configuration": "Configuration", "engine": "Engine"}
-    labels = {name: metric(name).label for name in SHOWN}
+    labels = {name: metric(name).label for name in (*SHOWN, MOVEMENT)}
     first = {"step_time": labels.pop("step_time"), "times": "Against the first"}
-    heads = {**first, **labels, MOVEMENT: "Data movement"}
-    shown = table(rows, texts, heads)
+    shown = table(rows, texts, {**first, **labels})
     published = (each.words for each in by_engine.published)
     return "", replace(shown, notes=(*shown.notes, *published))
 

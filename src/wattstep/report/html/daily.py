@@ -41,8 +41,8 @@ def render_daily(daily: DailyReport) -> str:
         facts=daily_tables.facts(daily),
         paper=daily_tables.paper_note(daily),
         plots=[plot],
-        columns=[label for _, label in daily_tables.COLUMNS],
-        batches=[_batch(batch) for batch in daily.batches],
+        columns=[label for _, label in daily_tables.columns(daily)],
+        batches=[_batch(batch, daily_tables.columns(daily)) for batch in daily.batches],
         reasons=daily_tables.reasons(daily),
         meanings={status: STATUS_MEANINGS[status] for status in _STATUSES},
         style=Markup(own_file("report.css")),
@@ -50,11 +50,11 @@ def render_daily(daily: DailyReport) -> str:
     )
 
 
-def _batch(batch: DailyBatch) -> dict[str, Any]:
+def _batch(batch: DailyBatch, columns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     return {
         "size": batch.batch_size,
         "steps": batch.steps_per_day,
         "complete": batch.complete,
-        "rows": list(daily_tables.rows(batch)),
-        "totals": daily_tables.totals(batch),
+        "rows": list(daily_tables.rows(batch, columns)),
+        "totals": daily_tables.totals(batch, columns),
     }

@@ -156,7 +156,7 @@ def _pictures(result: LabelingReport, width: int, height: int) -> list[dict[str,
             )
         strips.append(
             {
-                "name": name,
+                "name": labeling_tables.called(result, name),
                 "address": Markup(_strip(rows, width, height)),
                 "width": (width + _GAP) * len(rows),
                 "height": height,

@@ -17,9 +17,8 @@ def print_by_facet(compared: ByFacet, console: Console) -> None:
     """Prints it; beside each figure its ratio to the first row of its block."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(compared.facet, overflow="fold")
-    for name in SHOWN:
+    for name in (*SHOWN, MOVEMENT):
         table.add_column(metric(name).label.lower(), justify="right", overflow="fold")
-    table.add_column(MOVEMENT, justify="right", overflow="fold")
     for words, cells in compared.rows:
         if len(compared.rows) > 1:
             table.add_row(Text(plain(words or "all"), style="bold"))

@@ -25,24 +25,24 @@ def print_daily(daily: DailyReport, console: Console) -> None:
     for line in daily_tables.facts(daily):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     for batch in daily.batches:
-        _print_batch(batch, console)
+        _print_batch(batch, daily_tables.columns(daily), console)
     for number, reason in enumerate(daily_tables.reasons(daily)):
         console.print(Padding(Text(reason), (int(number == 0), 0, 0, 2)))
     console.print(Padding(Text(daily_tables.paper_note(daily)), (1, 0, 0, 2)))
 
 
-def _print_batch(batch: DailyBatch, console: Console) -> None:
+def _print_batch(batch: DailyBatch, columns: tuple[tuple[str, str], ...], console: Console) -> None:
     steps = batch.steps_per_day
     title = f"Batch {batch.batch_size}, {steps} step{'' if steps == 1 else 's'} a day"
     if not batch.complete:
         title += " (not complete: the same command goes on)"
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
     table.add_column("day", justify="right")
-    for _, label in daily_tables.COLUMNS:
+    for _, label in columns:
         table.add_column(label, justify="right")
-    for day, cells in daily_tables.rows(batch):
+    for day, cells in daily_tables.rows(batch, columns):
         table.add_row(str(day), *map(_written, cells))
-    sums = map(_written, daily_tables.totals(batch))
+    sums = map(_written, daily_tables.totals(batch, columns))
     table.add_row("all", *sums, style="bold")
     console.print()
     print_table(table, console, indent=2)

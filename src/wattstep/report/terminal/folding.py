@@ -29,14 +29,13 @@ def print_table(table: Table, console: Console, indent: int = 0) -> None:
         console: Where to print.
         indent: Blanks before each line.
     """
-    whole = _frame(table, console)
-    if (
-        whole + sum(_measured(c, table, console)[1] for c in table.columns) + indent
-        <= console.width
-    ):
-        console.print(Padding(table, (0, 0, 0, indent), expand=False))
+    longest = _longest(table, console)
+    if longest + indent <= console.width:
+        # A padding measures all of its table once more.
+        console.print(Padding(table, (0, 0, 0, indent), expand=False) if indent else table)
         return
-    layouts = [list(each) for each in _layouts(table, console, console.width - indent, whole)]
+    frame = longest - sum(_measured(c, table, console)[1] for c in table.columns)
+    layouts = [list(each) for each in _layouts(table, console, console.width - indent, frame)]
     heights = [_height(each, console, indent) for each in layouts]
     nicest = next(n for n, height in enumerate(heights) if height <= min(heights) + FEW)
     for part in layouts[nicest]:
@@ -138,8 +137,11 @@ class _Rows:
                 heading.stylize(self.table.header_style)
             yield from headings[: len(above)]
             yield _beside(headings[len(above) :], beside, widths, indent)
-        for number, row in enumerate(self.table.rows):
-            cells = {id(c): [*c.cells][number] for c in self.table.columns}
+        columns = self.table.columns
+        for row, line in zip(
+            self.table.rows, zip(*(c.cells for c in columns), strict=True), strict=True
+        ):
+            cells = {id(column): cell for column, cell in zip(columns, line, strict=True)}
             style = row.style or "bold"
             names = (_line(cells[id(column)], self.console) for column in above)
             yield from (Text.assemble(name, style=style) for name in names)
@@ -195,11 +197,6 @@ def _measured(column: Column, table: Table, console: Console) -> tuple[int, int]
     ranges = [Measurement.get(console, options, cell) for cell in cells]
     longest = max((one.maximum for one in ranges), default=0)
     return longest if column.no_wrap else max((one.minimum for one in ranges), default=0), longest
-
-
-def _frame(table: Table, console: Console) -> int:
-    """Cells of a line of a table that no column has."""
-    return _longest(table, console) - sum(_measured(c, table, console)[1] for c in table.columns)
 
 
 def _line(cell: RenderableType, console: Console) -> Text:

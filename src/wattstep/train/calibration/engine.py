@@ -76,7 +76,7 @@ def calibrate_engine(
         measure: Measures one.
 
     Raises:
-        InvalidValueError: It is torch, or this machine was not calibrated.
+        InvalidValueError: It is torch, trains on no CPU, or this machine was not calibrated.
         RecordingError: Too few trainings could be measured.
     """
     if name == engines.DEFAULT:
@@ -84,6 +84,12 @@ def calibrate_engine(
             "--engine torch: calibrate-device measures it without --engine", id="needless-option"
         )
     engine = engines.find(name)
+    if "cpu" not in engine.processors:
+        raise InvalidValueError(
+            f"--engine {name}: engines are measured on one thread of the CPU, and {name} trains on "
+            f"{', '.join(engine.processors)}: nothing predicts it; wattstep run NAME --engine {name} measures it",
+            id="not-predicted",
+        )
     engine.load()
     kept = Path(this_device.find(this_device.THIS))
     device = devices.find(os.fspath(kept))

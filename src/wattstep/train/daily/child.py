@@ -25,15 +25,17 @@ from wattstep.schema.processes import (
 from wattstep.train.child.watchdog import LOOK_EVERY_S, Watchdog, find_watchdog
 from wattstep.train.daily.days import train_days
 from wattstep.train.daily.folder import DailyFolder
+from wattstep.train.daily.labels import label_days
 from wattstep.train.daily.pretraining import pretrain
 from wattstep.train.failing import news_of
 
+LABELS = "labels"
 _GOES_ON = "the days that were done are kept: the same command goes on"
 News = Callable[[ChildNews], None]
 
 
 def train_daily(folder: DailyFolder, sizes: Sequence[int], on_news: News) -> None:
-    """Trains what is not done yet: the pre-training once, then the days of each batch size.
+    """Trains what is not done yet: the pre-training once, labels once, then the days of each batch size.
 
     Raises:
         WattstepError: A part failed.
@@ -42,19 +44,21 @@ def train_daily(folder: DailyFolder, sizes: Sequence[int], on_news: News) -> Non
     settings = folder.settings()
     if folder.server() is None:
         run_part(folder, None, on_news, find_watchdog(settings.processor))
+    if settings.labels == "auto" and folder.labels() is None:
+        run_part(folder, LABELS, on_news, find_watchdog(settings.processor))
     for size in sizes:
         if len(folder.days(size)) <= settings.days:
             run_part(folder, size, on_news, find_watchdog(settings.processor))
 
 
 def run_part(
-    folder: DailyFolder, batch_size: int | None, on_news: News, watchdog: Watchdog | None = None
+    folder: DailyFolder, part: int | str | None, on_news: News, watchdog: Watchdog | None = None
 ) -> None:
-    """Pre-trains (no batch size) or trains the days of a batch size, in a child process.
+    """Pre-trains, labels the days, or trains them with a batch size, in a child process.
 
     Args:
         folder: Of the training.
-        batch_size: See above.
+        part: The batch size; `LABELS`; None: the pre-training.
         on_news: Told what the child says.
         watchdog: Ends the child before the machine's memory runs out; None: none is needed.
 
@@ -63,7 +67,7 @@ def run_part(
         KeyboardInterrupt: The user stopped it; the days that were done are kept.
     """
     reading, writing = os.pipe()
-    what = json.dumps({"folder": str(folder.path), "batch_size": batch_size})
+    what = json.dumps({"folder": str(folder.path), "part": part})
     try:
         child = subprocess.Popen(
             child_command("wattstep.train.daily.child:main", str(writing), what),
@@ -115,10 +119,12 @@ def main() -> int:
     asked = json.loads(sys.argv[2])
     folder = DailyFolder(Path(asked["folder"]))
     try:
-        if asked["batch_size"] is None:
+        if asked["part"] is None:
             pretrain(folder.settings(), folder, tell)
+        elif asked["part"] == LABELS:
+            label_days(folder.settings(), folder, tell)
         else:
-            train_days(folder.settings(), folder, asked["batch_size"], tell)
+            train_days(folder.settings(), folder, asked["part"], tell)
     except WattstepError as error:
         tell(refusal_news(error))
         return 2

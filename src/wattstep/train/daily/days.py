@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from wattstep import workloads
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Classifier, Trainer
+from wattstep.schema.run_documents import with_processor
 from wattstep.schema.workload import DataFacts, kind_of
 from wattstep.train.daily.folder import DailyFolder, DayRow
 from wattstep.train.daily.pretraining import Tell, accuracy, prepare
@@ -45,8 +47,7 @@ def train_days(settings: DailySettings, folder: DailyFolder, batch_size: int, te
     )
     with recorder:
         facts = trainer.engine.device_facts(settings.processor)
-        if facts:
-            recorder.about(device={**recorder.info.device, "gpu": dict(facts)})
+        recorder.about(device=with_processor(recorder.info.device, facts))
         for day in range(len(device.days), settings.days + 1):
             device.live(day, recorder)
             tell(
@@ -82,6 +83,7 @@ class _Device:
         self._classifier = classifier
         self._parts = parts
         self.days = folder.days(batch_size)
+        self._labels = folder.labels() if settings.labels == "auto" else None
         self.accuracy = 0.0
 
     def take_up(self) -> None:
@@ -99,14 +101,17 @@ class _Device:
     def live(self, day: int, recorder: Recorder) -> None:
         """Trains on the day's samples, judges, and keeps both."""
         settings, trainer = self._settings, self._trainer
+        samples, classes = self._samples_of(day)
         # An order and a stream of random numbers for each day: a continued training takes the same.
-        self._classifier.restrict(self._parts.days[day - 1], seed=_day_seed(settings.seed, day))
+        self._classifier.restrict(samples, seed=_day_seed(settings.seed, day), classes=classes)
         self._classifier.seed(_day_seed(settings.seed, day))
-        steps = settings.steps_per_day(self._batch_size)
+        steps = settings.steps_per_day(self._batch_size, len(samples))
+        loss = None  # a day of which nothing is labeled trains on nothing
         begin = time.perf_counter_ns()
         for _ in range(steps):
             with recorder.step(samples=self._batch_size) as step:
                 step.loss = trainer.step(recorder.phase)
+            loss = float(step.loss)
         end = time.perf_counter_ns()
         with recorder.exclude("evaluation"):
             judged = self._judge(day)
@@ -121,10 +126,19 @@ class _Device:
                     "end_ns": end,
                     "steps": steps,
                     "samples": steps * self._batch_size,
-                    "loss": float(step.loss),
+                    "loss": loss,
                     **judged,
                 }
             )
+
+    def _samples_of(self, day: int) -> tuple[Sequence[int], list[int] | None]:
+        """What a day trains on, and as which classes; None: their own."""
+        samples = self._parts.days[day - 1]
+        if self._labels is None:
+            return samples, None
+        told = zip(samples, self._labels[day - 1]["classes"], strict=True)
+        pairs = [(sample, label) for sample, label in told if label >= 0]
+        return [sample for sample, _ in pairs], [label for _, label in pairs]
 
     def _judge(self, day: int) -> DayRow:
         """Correctness of each sample, "1" or "0", as text by kind."""
@@ -175,6 +189,7 @@ def _describe(settings: DailySettings, batch_size: int, trainer: Trainer) -> dic
             "images_per_day": settings.images_per_day,
             "days": settings.days,
             "epochs_per_day": settings.epochs_per_day,
+            **({"labels": settings.labels} if settings.labels != "given" else {}),
             **trainer.options,
             **({"channels_last": True} if settings.channels_last else {}),
             **({"compiled": True} if settings.compiled else {}),

@@ -18,6 +18,7 @@ from wattstep.train.daily.settings import DailySettings
 SETTINGS = "daily.json"
 WEIGHTS = "pretrained.pt"
 SERVER = "pretrained.json"
+LABELS = "labels.json"
 DAYS = "days.json"
 REPORT = "report.html"
 LOCK = "daily.lock"
@@ -36,10 +37,28 @@ class DayRow(TypedDict, total=False):
     end_ns: int
     steps: int
     samples: int
-    loss: float
+    loss: float | None
     held_out: str
     remembered: str
     new: str | None
+
+
+class DayLabels(TypedDict):
+    """Labels of a day's samples by a labeler, in their order.
+
+    Attributes:
+        classes: Class of each, -1 where it got none.
+        statuses: What each is, as text: "l" labeled, "u" unknown, "a" withheld.
+        right: Whether the class is the true one, of those that were labeled, as text of "1" and "0".
+        first_choice: Whether the server's model, before any training here, is right, of all.
+        seconds: What labeling took, with its features.
+    """
+
+    classes: list[int]
+    statuses: str
+    right: str
+    first_choice: str
+    seconds: float
 
 
 class DailyFolder:
@@ -116,6 +135,15 @@ class DailyFolder:
     def keep_server(self, document: PretrainedFacts) -> None:
         """After the weights: with this the pre-training is done."""
         write(self.path / SERVER, document)
+
+    def labels(self) -> list[DayLabels] | None:
+        """Labels of each day by the labeler, or None where they are not there."""
+        path = self.path / LABELS
+        return list(read(path)["days"]) if path.exists() else None
+
+    def keep_labels(self, days: list[DayLabels]) -> None:
+        """Labels of all days: what is trained on after this is the same, however often it is begun again."""
+        write(self.path / LABELS, {"days": days})
 
     def batch(self, size: int) -> Path:
         """The folder of a batch size."""

@@ -10,13 +10,21 @@ from functools import cache
 from wattstep import workloads
 from wattstep.errors import DamagedRunError
 from wattstep.run import Run, load
-from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, PretrainedFacts, Published
+from wattstep.schema.daily_report import (
+    DailyBatch,
+    DailyLabels,
+    DailyReport,
+    Day,
+    PretrainedFacts,
+    Published,
+)
 from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.stats.statistics import change_figure, share_figure
-from wattstep.train.daily.folder import DailyFolder, DayRow
+from wattstep.train.daily.folder import DailyFolder, DayLabels, DayRow
 
 # Figure 10 and the text beside it (Liu et al., arXiv 1906.04278): the start, and after 17 days;
 # the batch sizes are not named.
+NOTHING = "no sample of the day got a label: nothing was trained"
 PAPER = Published(workload="densenet40", images_per_day=64, accuracy=((0, 0.6065), (17, 0.6132)))
 
 
@@ -29,6 +37,7 @@ def daily_report(folder: DailyFolder, sizes: Sequence[int] | None = None) -> Dai
     settings = folder.settings()
     facts = workloads.find(settings.workload).facts
     server: PretrainedFacts = folder.server() or {}
+    labels = folder.labels() if settings.labels == "auto" else None
     chosen = [size for size in folder.batches() if sizes is None or size in sizes]
     return DailyReport(
         folder=str(folder.path),
@@ -42,19 +51,43 @@ def daily_report(folder: DailyFolder, sizes: Sequence[int] | None = None) -> Dai
         seed=settings.seed,
         data=server.get("data"),
         pretrained={"goal": settings.pretrain, **server},
-        batches=tuple(_batch(folder, size, settings.days) for size in chosen),
+        batches=tuple(_batch(folder, size, settings.days, labels) for size in chosen),
+        labels=None if labels is None else _labels(labels, settings.labeled),
         paper=PAPER,
     )
 
 
-def _batch(folder: DailyFolder, size: int, days: int) -> DailyBatch:
+def _labels(days: Sequence[DayLabels], begun_with: int) -> DailyLabels:
+    statuses = "".join(day["statuses"] for day in days)
+    right = "".join(day["right"] for day in days)
+    return DailyLabels(
+        begun_with=begun_with,
+        labeled=statuses.count("l"),
+        unknown=statuses.count("u"),
+        withheld=statuses.count("a"),
+        right=_right(right),
+        first_choice=share("".join(day["first_choice"] for day in days), "new samples"),
+        time=Figure(
+            value=sum(day["seconds"] for day in days), unit="s", n=len(days),
+            status=Status.MEASURED, source=CLOCK, method="sum over the days, features among it",
+        ),
+    )  # fmt: skip
+
+
+def _right(bits: str) -> Figure:
+    return share(bits, "labels, held against the true ones") if bits else missing("ratio", NOTHING)
+
+
+def _batch(
+    folder: DailyFolder, size: int, days: int, labels: Sequence[DayLabels] | None
+) -> DailyBatch:
     rows = folder.days(size)
 
     @cache
     def opened(name: str) -> Run:
         return load(folder.batch(size) / name)
 
-    described = tuple(_day(row, rows[0], opened) for row in rows)
+    described = tuple(_labeled(_day(row, rows[0], opened), labels) for row in rows)
     return DailyBatch(
         batch_size=size,
         complete=rows[-1]["day"] == days,
@@ -67,6 +100,17 @@ def _batch(folder: DailyFolder, size: int, days: int) -> DailyBatch:
     )
 
 
+def _labeled(day: Day, labels: Sequence[DayLabels] | None) -> Day:
+    """The day with what was labeled of it."""
+    if labels is None or not day.day:
+        return day
+    own = labels[day.day - 1]
+    bits = own["statuses"].replace("l", "1").replace("u", "0").replace("a", "0")
+    return replace(
+        day, labeled=share(bits, "the day's samples"), labels_right=_right(own["right"])
+    )  # fmt: skip
+
+
 def _day(row: DayRow, first: DayRow, opened: Callable[[str], Run]) -> Day:
     begun = Day(
         day=row["day"],
@@ -76,6 +120,15 @@ def _day(row: DayRow, first: DayRow, opened: Callable[[str], Run]) -> Day:
     )
     if not row["day"]:
         return begun
+    if not row["steps"]:
+        return replace(
+            begun,
+            new_accuracy=share(row["new"] or "", "the day's samples"),
+            steps=0,
+            samples=0,
+            time=missing("s", NOTHING),
+            energy=missing("J", NOTHING),
+        )
     return replace(
         begun,
         new_accuracy=share(row["new"] or "", "the day's samples, after training on them"),

@@ -13,6 +13,7 @@ from wattstep.schema.workload import RATE_RULES, Preparation
 from wattstep.train.settings import check_engine
 
 SERVER_BATCH = 32
+LABELS = ("given", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,13 @@ class DailySettings:
     epochs_per_day: int = setting(1, "How often a day trains on each of its samples.", "N")
     pretrain: str = setting("accuracy=0.6", "Held-out accuracy of the server's model.", "GOAL")
     pretrain_seconds: float = setting(3600.0, "The most that the server's training may take.", "S")
+    labels: str = setting(
+        "given",
+        "given: the data's own; auto: each day's samples are labeled by what a few labeled ones tell, and only "
+        "those that get a label are trained on.",
+        "HOW",
+    )
+    labeled: int = setting(100, "Labeled samples that --labels auto begins with.", "N")
     judged: int = setting(2000, "Samples, at most, on which an accuracy is taken.", "N")
     threads: int | None = None
     engine: str = engines.DEFAULT
@@ -45,12 +53,18 @@ class DailySettings:
     power_model: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("images_per_day", "days", "epochs_per_day", "judged", "threads"):
+        for name in ("images_per_day", "days", "epochs_per_day", "labeled", "judged", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(
                     f"--{name.replace('_', '-')} {value}: it must be at least 1", id="out-of-range"
                 )
+        if engines.find(self.engine).exports:  # said before minutes are spent on an export
+            raise InvalidValueError(
+                f"--engine {self.engine}: an export has its batches, and daily training draws those of each "
+                f"day and judges the model: --engine {engines.DEFAULT} does",
+                id="not-for-engine",
+            )
         check_engine(
             self.engine, self.processor, self.precision,
             channels_last=self.channels_last, compiled=self.compiled,
@@ -59,6 +73,10 @@ class DailySettings:
             known = ", ".join(RATE_RULES)
             raise InvalidValueError(
                 f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
+            )
+        if self.labels not in LABELS:
+            raise InvalidValueError(
+                f"--labels {self.labels}: there are {', '.join(LABELS)}", id="unknown-labels"
             )
         if Goal.parse(self.pretrain).measure != "accuracy":
             raise InvalidValueError(
@@ -83,8 +101,18 @@ class DailySettings:
             compiled=self.compiled,
         )
 
-    def steps_per_day(self, batch_size: int) -> int:
+    @property
+    def set_apart(self) -> int:
+        """Samples that the labeler begins with, which neither the server nor a day has."""
+        return self.labeled if self.labels == "auto" else 0
+
+    def steps_per_day(self, batch_size: int, samples: int | None = None) -> int:
         """So many that each sample is seen `epochs_per_day` times; the last batch is filled up
         with samples of the same day.
+
+        Args:
+            batch_size: Samples of a step.
+            samples: Of the day; None: `images_per_day`.
         """
-        return -(-self.images_per_day * self.epochs_per_day // batch_size)
+        count = self.images_per_day if samples is None else samples
+        return -(-count * self.epochs_per_day // batch_size)

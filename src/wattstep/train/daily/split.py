@@ -18,12 +18,14 @@ class Split:
         days: The new samples of each day.
         remembered: The part of `server` by which forgetting is told.
         held_out: The part of the held-out samples by which accuracy is told.
+        labeled: What the labeler begins with; empty where labels are given.
     """
 
     server: tuple[int, ...]
     days: tuple[tuple[int, ...], ...]
     remembered: tuple[int, ...]
     held_out: tuple[int, ...]
+    labeled: tuple[int, ...] = ()
 
 
 def split(settings: DailySettings, samples: int, held_out: int) -> Split:
@@ -37,9 +39,11 @@ def split(settings: DailySettings, samples: int, held_out: int) -> Split:
         InvalidValueError: There are too few.
     """
     new = settings.days * settings.images_per_day
-    if samples - new < SERVER_BATCH:
+    apart = new + settings.set_apart
+    if samples - apart < SERVER_BATCH:
+        labeled = f", {settings.set_apart} are labeled" if settings.set_apart else ""
         raise InvalidValueError(
-            f"{settings.days} days of {settings.images_per_day} images are {new} samples; the data "
+            f"{settings.days} days of {settings.images_per_day} images are {new} samples{labeled}; the data "
             f"has {samples}, and the server needs {SERVER_BATCH}: choose fewer --days or images",
             id="too-few-samples",
         )
@@ -49,11 +53,12 @@ def split(settings: DailySettings, samples: int, held_out: int) -> Split:
         )
     draw = random.Random(settings.seed)
     order = draw.sample(range(samples), samples)
-    server, rest = order[new:], order[:new]
+    server, rest = order[apart:], order[:new]
     size = settings.images_per_day
     return Split(
         server=tuple(server),
         days=tuple(tuple(rest[at : at + size]) for at in range(0, new, size)),
         remembered=tuple(server[: settings.judged]),
+        labeled=tuple(order[new:apart]),
         held_out=tuple(draw.sample(range(held_out), min(held_out, settings.judged))),
     )

@@ -52,6 +52,7 @@ class SupervisedTraining:
         self.model = model
         self.optimizer = optimizer
         self._inputs, self._targets = _tensors(samples.inputs, samples.targets)
+        self._trained_as = self._targets
         self._held_out = _tensors(samples.held_out_inputs, samples.held_out_targets)
         self._judged = spread(len(self._held_out[0]), evaluated)
         self._encode = encode
@@ -68,7 +69,7 @@ class SupervisedTraining:
     def next_batch(self, phase: Phase) -> tuple[Tensor, Tensor]:
         """Inputs as the model takes them, and targets; all of it is data loading."""
         chosen = self._order.draw(self._batch_size)
-        return self._encode(self._inputs[chosen]), self._widen(self._targets[chosen])
+        return self._encode(self._inputs[chosen]), self._widen(self._trained_as[chosen])
 
     @property
     def sample_bytes(self) -> int:
@@ -107,14 +108,21 @@ class SupervisedTraining:
         """True if a sample has one class, and the model can be right about it."""
         return self._classifies and self._targets.dim() == 1
 
-    def restrict(self, indices: Sequence[int], *, seed: int) -> None:
+    def restrict(
+        self, indices: Sequence[int], *, seed: int, classes: Sequence[int] | None = None
+    ) -> None:
         """From now on draws from these samples only, in an order of its own.
 
         Args:
             indices: Among the samples to train on.
             seed: Of the order.
+            classes: What each is trained as, in place of its true class; by that it is still judged.
         """
         among = torch.tensor(indices, dtype=torch.int64)
+        self._trained_as = self._targets
+        if classes is not None:
+            self._trained_as = self._targets.clone()
+            self._trained_as[among] = torch.tensor(classes, dtype=self._targets.dtype)
         self._order = Order(samples=len(among), seed=seed, among=among)
 
     def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:
@@ -132,6 +140,19 @@ class SupervisedTraining:
                 chosen = scores.argmax(dim=1).cpu()
                 right.extend((chosen == self._widen(targets[part])).tolist())
         return right
+
+    def classes_of(self, indices: Sequence[int]) -> list[int]:
+        """True classes of samples to train on."""
+        classes: list[int] = self._targets[torch.tensor(indices, dtype=torch.int64)].tolist()
+        return classes
+
+    def scores(self, indices: Sequence[int]) -> Tensor:
+        """What the model makes of samples to train on, fp64 on the CPU, shape (n, classes)."""
+        parts = torch.split(torch.tensor(indices, dtype=torch.int64), EVALUATION_BATCH)
+        with evaluating(self.model):
+            return torch.cat(
+                [self.model(self._encode(self._inputs[part])).double().cpu() for part in parts]
+            )
 
     def _judge(self, inputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         loss, right, positions = 0.0, 0, 0

@@ -44,15 +44,22 @@
 #define LEFT 2
 #endif
 #define RIGHT 4
+#ifndef GROUPS // matrices a, and parts of a bias by row, which products take in turns
+#define GROUPS 1
+#endif
 
-// c[z] = a[z] b[z]; a(i, p) lies at z * az + i * ai + p * ap, rows of b and c are contiguous.
+// c[z] = a[g] b[z], g = z % GROUPS; a(i, p) lies at g * az + i * ai + p * ap, rows of b and c are
+// contiguous.
 __kernel void product(int m, int n, int k, __global const float *restrict a, int az, int ai, int ap,
                       __global const float *restrict b, int bz, int bp, int cz,
                       int ci RESULT_PARAMETER BIAS_PARAMETER OUTPUT_PARAMETER SUMS_PARAMETER) {
   int j = get_global_id(0) * 8;
   const int i = get_global_id(1) * ROWS, z = get_global_id(2);
   if (j >= (n + 7) / 8 * 8 + 8 * SUMS || i >= m) return;
-  a += z * az;
+  a += z % GROUPS * az;
+#if BIAS == 1
+  bias += z % GROUPS * m;
+#endif
   __global const float *row[ROWS];
   for (int r = 0; r < ROWS; ++r) row[r] = a + min(i + r, m - 1) * ai;
   const int high = min(ROWS, m - i);
@@ -94,12 +101,15 @@ __kernel void product(int m, int n, int k, __global const float *restrict a, int
   }
 }
 
-// c = sum over z of a[z] b[z]^T; rows of a (at z * az + i * ai) and of b (z * bz + j * bj) are contiguous.
+// c[g] = sum over z of a[z, g] b[z, g]^T; rows of a (at z * az + i * ai) and of b (z * bz + j * bj) are
+// contiguous, those of one g follow those of the one before, as in c.
 __kernel void product_of_rows(int m, int n, int k, int zs, __global const float *restrict a, int az,
                               int ai, __global const float *restrict b, int bz, int bj,
                               int ci RESULT_PARAMETER BIAS_PARAMETER OUTPUT_PARAMETER) {
-  const int j = get_global_id(0) * RIGHT, i = get_global_id(1) * LEFT;
+  const int j = get_global_id(0) * RIGHT, i = get_global_id(1) * LEFT, g = get_global_id(2);
   if (j >= n || i >= m) return;
+  a += g * m * ai;
+  b += g * n * bj;
   const int high = min(LEFT, m - i), wide = min(RIGHT, n - j), whole = k / 8 * 8;
   const int half_ = whole + (k - whole) / 4 * 4;
   float total[LEFT][RIGHT] = {{0.0f}};
@@ -127,7 +137,7 @@ __kernel void product_of_rows(int m, int n, int k, int zs, __global const float 
       }
   }
   for (int r = 0; r < high; ++r)
-    for (int q = 0; q < wide; ++q) FINISH(i + r, j + q, (i + r) * ci + j + q, total[r][q]);
+    for (int q = 0; q < wide; ++q) FINISH(i + r, j + q, (g * m + i + r) * ci + j + q, total[r][q]);
 }
 
 // Of each channel the sum over samples and pixels: value (z, channel, p) lies at z * az + channel * ai + p.

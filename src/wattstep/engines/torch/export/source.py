@@ -193,7 +193,8 @@ class Source:
         if size > MOST_OF_BATCH:
             raise InvalidValueError(
                 f"--batch {self.preparation.batch_size}: a batch of {self.specification.facts.name} takes "
-                f"{size / 2**20:,.0f} MiB as it is exported, at most {MOST_OF_BATCH >> 20} are",
+                f"{size / 2**20:,.0f} MiB as it is exported, at most {MOST_OF_BATCH >> 20} are: take a smaller "
+                "one, or --engine torch",
                 id="batch-too-large-to-export",
             )
 

@@ -1,0 +1,98 @@
+"""Counters of energy that go back, stand still, or contradict the power beside them in the same log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.wording import assert_says, saying
+
+from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.run import Run, load
+
+
+def log(folder: Path, header: str, row: Callable[[int], str], rows: int = 121) -> Run:
+    """A run of a log with a row a second."""
+    path = folder / "log.csv"
+    path.write_text(header + "\n" + "".join(f"{n},{row(n)}\n" for n in range(rows)))
+    return load(import_run(ImportSettings(telemetry=(path,), find_steps=False), folder / "run"))
+
+
+def watts(n: int) -> float:
+    """6 W and 4 W by turns: 5 W over two rows, and the trapezoids between them."""
+    return 6.0 if n % 2 else 4.0
+
+
+@pytest.mark.parametrize(
+    ("header", "used", "joules"),
+    [
+        ("t_s,power [W],energy [J]", "energy", 60_000.0),
+        ("time_s,power_W,energy_J", "meter.power", 600.0),
+    ],
+)
+def test_power_and_energy_of_which_one_has_another_unit_are_told_with_what_is_used(
+    tmp_path: Path, header: str, used: str, joules: float
+) -> None:
+    """120 s at 5 W beside a counter that says 500 W."""
+    run = log(tmp_path, header, lambda n: f"{watts(n)},{500 * n}")
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(joules)
+    assert_says(energy.reason, "contradict", "500 W", "5 W", f"those of {used}")
+    assert saying(run.document()["status_notes"], "contradict", used)
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("t_s,power [W],energy [J]", lambda n: f"{watts(n)},{5 * n}"),
+        ("t_s,power [W],energy [J]", lambda n: f"{watts(n)},{8 * n}"),  # more than is in the power
+        ("t_s,power [W],energy [Wh]", lambda n: f"{watts(n)},{7 + n // 100}"),  # one step in 120 s
+        ("t_s,power [W],gpu_energy [J]", lambda n: f"{watts(n)},{n / 100}"),  # a part of it
+    ],
+)
+def test_power_and_energy_that_may_both_be_right_are_left_alone(
+    tmp_path: Path, header: str, row: Callable[[int], str]
+) -> None:
+    run = log(tmp_path, header, row)
+    assert not saying(run.document()["status_notes"], "contradict")
+
+
+def test_a_rail_whose_power_and_energy_contradict_each_other_says_so(tmp_path: Path) -> None:
+    run = log(
+        tmp_path,
+        "t_s,power [W],gpu_power [W],gpu_energy [mJ]",
+        lambda n: f"{watts(n)},{watts(n) / 2},{2.5 * n}",
+    )
+    rails = run.document()["energy_by_rail"]
+    reasons = {name: rail["reason"] for name, rail in rails.items()}
+    assert_says(reasons["gpu_energy"], "contradict", "2.5 W", "0.0025 W", "gpu_power")
+    assert "contradict" not in (reasons["power"] or "")
+
+
+def test_a_counter_that_was_reset_says_so_and_lacks_that_second(tmp_path: Path) -> None:
+    """5 J a second, from 0 again after 60 and 100 s: 118 of 120 s are known."""
+    run = log(tmp_path, "t_s,energy [J]", lambda n: f"{5 * (n - (n > 60) * 61 - (n > 100) * 40)}")
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(590.0)
+    assert_says(energy.reason, "energy", "2 times", "2 s")
+    assert saying(run.document()["status_notes"], "2 times", "2 s")
+    assert run.metrics["mean_power"].value == pytest.approx(5.0)
+
+
+def test_a_counter_that_never_moved_is_no_total(tmp_path: Path) -> None:
+    alone = log(tmp_path, "t_s,energy [Wh]", lambda n: "12.5").metrics["recorded_energy"]
+    assert_says(alone.reason, "energy", "no total")
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    run = log(beside, "t_s,power [W],energy [Wh]", lambda n: f"{watts(n)},12.5")
+    assert run.metrics["recorded_energy"].value == pytest.approx(600.0)
+    assert "(power)" in run.metrics["recorded_energy"].source
+    assert saying(run.document()["status_notes"], "energy", "same value")
+
+
+def test_a_counter_that_moved_twice_is_bounded_by_its_step(tmp_path: Path) -> None:
+    """600 J by a counter in steps of 0.1 Wh: 360 J, give or take as much."""
+    run = log(tmp_path, "t_s,energy [Wh]", lambda n: f"{3 + n // 72 / 10:.1f}")
+    energy = run.metrics["recorded_energy"]
+    assert (energy.value, energy.low, energy.high) == pytest.approx((360.0, 0.0, 720.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -70,7 +71,7 @@ def unsegmented(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_tables_do_not_depend_on_where_segments_end_nor_on_which_are_packed(
     tmp_path_factory: pytest.TempPathFactory, unsegmented: Path, data: st.DataObject
 ) -> None:
@@ -229,15 +230,17 @@ def test_a_packer_that_is_killed_loses_nothing(
     assert not journals.folder.exists()
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files() -> Iterator[None]:
-    """No file may grow beyond 100 bytes: a write further on fails as on a full disk."""
+    """No file may grow beyond 100 bytes, pytest's neither: a write further on fails as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, ignored)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
 
 
 @pytest.fixture
@@ -247,9 +250,9 @@ def segmented(tmp_path: Path) -> Journals:
     return journals
 
 
-def test_a_full_disk_leaves_the_segments(segmented: Journals, small_files: None) -> None:
+def test_a_full_disk_leaves_the_segments(segmented: Journals) -> None:
     before = {path.name: path.read_bytes() for path in segmented.folder.iterdir()}
-    with pytest.raises(OSError, match="large"):
+    with small_files(), pytest.raises(OSError, match="large"):
         pack_closed(segmented.path)
     assert {path.name: path.read_bytes() for path in segmented.folder.iterdir()} == before
 

@@ -104,6 +104,7 @@ def process(
         rounding=more.pop("rounding", 0.0), temperature=more.pop("temperature", None),
         canary=canary, operations=[CostRow.from_dict(row) for row in operations],
         no_operations=more.pop("no_operations", None),
+        data_movement=more.pop("data_movement", missing("ratio", "not made")),
         marred=more.pop("marred", {}), warnings=tuple(more.pop("warnings", ())),
     )  # fmt: skip
 

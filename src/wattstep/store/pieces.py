@@ -76,7 +76,7 @@ def pack(journal: Folder, name: str, number: int, words: int) -> bool:
         rows = np.fromfile(file, "<i8").reshape(-1, words)
     packed = _packed(rows, name)
     # The segment is about to be thrown away: what its piece says is looked at first.
-    unpacked = pq.read_table(pa.BufferReader(packed))
+    unpacked = pq.ParquetFile(pa.BufferReader(packed)).read()
     if not all(np.array_equal(unpacked.column(at).to_numpy(), rows[:, at]) for at in range(words)):
         raise DamagedRunError(f"{segment} of {journal.path.parent} does not come back from Parquet")
     with journal.replacing(piece) as file:

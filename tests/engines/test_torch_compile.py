@@ -128,7 +128,7 @@ def test_the_engine_is_torch_and_checkpoints_nothing() -> None:
     engine = engines.find("torch-compile")
     assert engine.module == "torch"
     assert "compiled" in engine.options
-    with refused("invalid-value", "--checkpointing", "torch-compile"):
+    with refused("not-for-engine", "--checkpointing", "torch-compile"):
         TrainingSettings(workload="lenet", engine="torch-compile", checkpointing=True)
 
 

@@ -90,7 +90,7 @@ def test_without_ceilings_nothing_is_assumed(tmp_path: Path) -> None:
         ({"device": {"model": "phone", "cores": 8}}, "another machine"),
         ({"threads": None}, "how many threads"),
         ({"processor": "cuda"}, "used cuda"),
-        ({"engine": "mnn 3.6.1"}, "of torch"),
+        ({"engine": "mnn 3.6.1"}, "no command"),
     ],
 )
 def test_ceilings_of_something_else_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -210,7 +211,10 @@ def did(draw: st.DrawFn) -> Did:
     )  # fmt: skip
 
 
-values = st.lists(st.none() | st.floats(allow_nan=False), max_size=12)
+# What is closer to 0 than 1e-30 counts as 0, and what is beyond 1e50 was not recorded.
+floats = st.floats(-1e49, 1e49).map(lambda value: value if abs(value) >= 1e-30 else 0.0)
+infinite = st.sampled_from([math.inf, -math.inf])
+values = st.lists(st.none() | floats | infinite, max_size=12)
 
 
 @settings(max_examples=40)

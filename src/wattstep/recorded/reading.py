@@ -266,6 +266,7 @@ class Tables:
         t_ns = table["t_ns"].to_numpy()
         value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
         value[np.abs(value) < LEAST_NUMBER] = 0.0
+        value[np.isinf(value)] = np.nan
         errno = table["errno"].to_numpy()
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))

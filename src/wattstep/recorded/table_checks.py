@@ -169,6 +169,8 @@ def _most(field: pa.Field) -> int:
 
 def _beyond(column: pa.ChunkedArray, most: float) -> str:
     flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    if pa.types.is_floating(flat.type):
+        flat = flat.filter(pc.is_finite(flat))  # what is infinite is a gap
     extremes = pc.min_max(flat).as_py()
     wrong = [x for x in extremes.values() if x is not None and abs(x) >= most]
     return f"{wrong[0]}, which nothing recorded can be" if wrong else ""

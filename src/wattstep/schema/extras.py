@@ -52,8 +52,8 @@ def require(module: str) -> ModuleType:
         MissingPartError: The library is not installed, and the message names the extra; or it is
             installed and cannot be loaded.
     """
-    if module in sys.modules:
-        return sys.modules[module]
+    if (loaded := sys.modules.get(module)) is not None:
+        return loaded
     try:
         with _staying():
             return importlib.import_module(module)

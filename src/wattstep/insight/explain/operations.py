@@ -133,7 +133,7 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
     if run.breakdown.instruments.framework != TORCH:  # `ceilings --for` would be refused
-        return Missing(f"{ceilings}; wattstep measures those of torch")
+        return Missing(f"{ceilings}; no command measures them")
     where = f"wattstep ceilings --for {run.path}"
     return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 

@@ -127,7 +127,9 @@ def test_times_whose_differences_no_integer_holds_are_refused(
 
 
 @pytest.mark.parametrize("value", [1e308, -1e60, math.inf, math.nan, 5e-324])
-def test_samples_whose_squares_no_number_holds_are_refused_or_0_or_gaps(run: Path, value: float) -> None:
+def test_samples_whose_squares_no_number_holds_are_refused_or_0_or_gaps(
+    run: Path, value: float
+) -> None:
     def change(table: pa.Table) -> pa.Table:
         return with_column(table, "value", [value] * len(table))
 

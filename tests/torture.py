@@ -28,7 +28,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from tests.faults.conftest import Trainer
@@ -433,20 +433,31 @@ def two_recorders(rng: random.Random, folder: Path) -> Told:
     return told
 
 
+def started_server(store: Path) -> subprocess.Popen[str]:
+    """A server of a store, on a port that it tells."""
+    return subprocess.Popen(
+        [*PYTHON, "serve", str(store), "--port", "0", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def told_by(server: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a server says of itself when it listens."""
+    assert server.stdout is not None
+    text = ""
+    while not text.endswith("}\n") and (line := server.stdout.readline()):
+        text += line
+    told: dict[str, Any] = json.loads(text)
+    return told
+
+
 def kill_server(rng: random.Random, folder: Path) -> Told:
     """`kill -9` of a server at work leaves no child, and the store as it was."""
     unclosed_run(folder / "runs" / "one")
     wattstep.load(folder / "runs" / "one")
-    child = subprocess.Popen(
-        [*PYTHON, "serve", str(folder / "runs"), "--port", "0", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    child = started_server(folder / "runs")
     try:
-        assert child.stdout is not None
-        text = ""
-        while not text.endswith("}\n") and (line := child.stdout.readline()):
-            text += line
-        port = json.loads(text)["port"]
+        port = told_by(child)["port"]
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as asked:
             asked.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
             time.sleep(rng.uniform(0.0, 1.5))
@@ -461,16 +472,9 @@ def kill_server_child(rng: random.Random, folder: Path) -> Told:
     store = folder / "runs"
     unclosed_run(store / "one")
     wattstep.load(store / "one")
-    server = subprocess.Popen(
-        [*PYTHON, "serve", str(store), "--port", "0", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    server = started_server(store)
     try:
-        assert server.stdout is not None
-        text = ""
-        while not text.endswith("}\n") and (line := server.stdout.readline()):
-            text += line
-        url = json.loads(text)["url"].rstrip("/")
+        url = told_by(server)["url"].rstrip("/")
         (listed,) = json.loads(asked(url, "/api/runs")[1])["runs"]
         page = f"/runs/{listed['id']}"
         asked(url, page)

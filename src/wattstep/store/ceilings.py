@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wattstep.errors import DamagedRunError, RecordingError
 from wattstep.schema.ceilings import PROCESSOR, Ceilings, identity
+from wattstep.schema.device_ceilings import DeviceCeilings
 from wattstep.schema.figure import Missing
 from wattstep.schema.run_documents import MachineFacts
 from wattstep.store.cache import cache_folder
@@ -27,7 +28,7 @@ def keep(ceilings: Ceilings) -> Path:
     return path
 
 
-def write(ceilings: Ceilings, path: Path) -> None:
+def write(ceilings: Ceilings | DeviceCeilings, path: Path) -> None:
     """Writes them into a file, whole or not at all.
 
     Raises:

@@ -7,11 +7,12 @@ import json
 from pathlib import Path
 from typing import Final
 
-from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.errors import DamagedRunError
 from wattstep.schema.device_ceilings import DeviceCeilings
 from wattstep.schema.figure import Missing
 from wattstep.store.cache import cache_folder
-from wattstep.store.folder import read_plain, replacing
+from wattstep.store.ceilings import write
+from wattstep.store.folder import read_plain
 
 FOLDER: Final = "device-ceilings"
 
@@ -31,15 +32,7 @@ def keep(ceilings: DeviceCeilings) -> bool:
     before = find(name, driver)
     if not isinstance(before, Missing) and before.measured > ceilings.measured:
         return False
-    path = _path(name, driver)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(json.dumps(ceilings.to_dict(), indent=1).encode() + b"\n")
-    except OSError as error:
-        raise RecordingError(
-            f"{path} cannot be written: {error.strerror or error}", id="unwritable-ceilings"
-        ) from error
+    write(ceilings, _path(name, driver))
     return True
 
 

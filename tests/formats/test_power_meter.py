@@ -347,3 +347,8 @@ def test_joules_of_a_meter_are_kept_beside_its_watts() -> None:
     roles = {channel.name: channel.role for channel in recording.channels}
     assert roles == {"meter.power": "meter_power", "meter.energy": "unknown"}
     assert parse(b"time_s,power_W,energy\n0,6,0\n1,6,1\n").ignored == {"column energy": 2}
+
+
+def test_energies_that_are_no_numbers_do_not_cost_the_power() -> None:
+    log = b"time_s,power_W,energy_Wh\n0,6,0.000 Wh\n1,6,0.002 Wh\n2,6,0.003 Wh\n"
+    assert list(parse(log).value["meter.power"]) == [6.0, 6.0, 6.0]

@@ -510,3 +510,16 @@ def test_a_walk_that_is_under_way_at_the_end_is_waited_for_and_not_made_twice(at
         threading.Timer(0.05, come_back).start()
     sampler.read_walks_again()
     assert taken == ["by its thread" if at_it else "at the end"]
+
+
+def test_a_packer_that_the_kernel_took_away_ends_nothing(tmp_path: Path) -> None:
+    """As where the training ignores the ends of its children."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    packer = child.Packer(str(tmp_path), ["packer"])
+    packer.pid = gone.pid
+    packer.look(10**18)
+    assert packer.pid == 0
+    packer.pid = gone.pid
+    packer.end()
+    assert packer.pid == 0

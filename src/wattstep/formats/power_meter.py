@@ -129,6 +129,8 @@ class _Cells:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
+            if column.quantity == "energy":  # stands beside what was asked for: power is enough
+                return math.nan
             raise FormatError(
                 FORMAT, line, f"{cell[:40]!r} is no {column.quantity}", id="not-a-number"
             )

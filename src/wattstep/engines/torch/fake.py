@@ -135,7 +135,8 @@ def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     """A change of values: of numbers alone, and of tensors of the same shape and type; a constant's is made, too."""
     changed = args[0]
     if type(changed) is FakeTensor and changed.constant is not None and changed.fake_mode is mode:
-        if kwargs or not all(isinstance(each, (int, float)) for each in args[1:]):
+        drawn = torch.Tag.nondeterministic_seeded in func.tags  # real random numbers would be taken
+        if drawn or kwargs or not all(isinstance(each, (int, float)) for each in args[1:]):
             return NotImplemented
         with no_dispatch():
             func(changed.constant, *args[1:])
@@ -147,6 +148,7 @@ def _in_place(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
             if not (
                 _is_plain(mode, each)
                 and each.dtype == changed.dtype
+                and each.device == changed.device
                 and each.shape == changed.shape
             ):
                 return NotImplemented
@@ -163,7 +165,8 @@ def _elementwise(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     numbers = (each for each in (*args, *kwargs.values()) if not isinstance(each, torch.Tensor))
     first = args[0]
     if not all(type(each) in (int, float) for each in numbers) or not all(
-        _is_float32(mode, each) and each.shape == first.shape for each in tensors
+        _is_float32(mode, each) and each.shape == first.shape and each.device == first.device
+        for each in tensors
     ):
         return NotImplemented
     return _empty(mode, first, first.shape)

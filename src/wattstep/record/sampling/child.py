@@ -621,7 +621,7 @@ class Packer:
             return
         self.due = now + PACKER_NS
         if self.pid:
-            if os.waitpid(self.pid, os.WNOHANG)[0]:
+            if self.ended(os.WNOHANG):
                 self.pid = 0
                 self.due = now + 60 * 10**9
         elif any(".0002." in name for name in os.listdir(self.folder)):
@@ -639,9 +639,19 @@ class Packer:
     def end(self):
         """Kills it, and what it started: it does all or nothing of a segment."""
         if self.pid:
-            os.killpg(self.pid, 9)
-            os.waitpid(self.pid, 0)
+            try:
+                os.killpg(self.pid, 9)
+            except ProcessLookupError:
+                pass
+            self.ended(0)
             self.pid = 0
+
+    def ended(self, options):
+        """True if it has; where a training ignores its children's ends, the kernel takes them away."""
+        try:
+            return os.waitpid(self.pid, options)[0] != 0
+        except ChildProcessError:
+            return True
 
 
 # --- the loop ----------------------------------------------------------------------------------
@@ -948,9 +958,9 @@ class Sampler:
                 journals[slot].flush()
                 slot += slots
             tick_rows.append(pack_tick(deadline, woke - deadline, monotonic_ns() - woke, lost))
-        self.packer.end()
         for journal in self.journals:
             journal.flush()
+        self.packer.end()
         if self.stopping:
             self.read_walks_again()
         return None
@@ -992,6 +1002,7 @@ def main():
     except OSError:  # an old kernel: ticks come up to 50 µs later
         pass
     _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a training may ignore it, which is inherited
     try:
         sampler = Sampler(plan, descriptors)
         _signal.signal(_signal.SIGTERM, sampler.stop)

@@ -104,3 +104,22 @@ def test_power_whose_square_is_no_number_is_0(tmp_path: Path, cell: str) -> None
         run = wattstep.load(tmp_path / "run")
         run.document()
     assert not run.series.raw("power")[1].any()
+
+
+@pytest.mark.parametrize("cell", ["0", "1e9"])
+def test_a_single_read_of_a_counter_that_goes_on_from_before_is_a_gap(
+    tmp_path: Path, cell: str
+) -> None:
+    values = [str(500_000 + 4 * n) for n in range(400)]
+    values[200] = cell
+    _, recording = read_log(meter(tmp_path / "meter.csv", values, "energy_J"))
+    (name,) = recording.value
+    assert np.flatnonzero(np.isnan(recording.value[name])).tolist() == [200]
+    assert np.nanmax(recording.value[name]) - np.nanmin(recording.value[name]) == 4 * 399
+
+
+def test_a_counter_that_begins_again_keeps_all_its_reads(tmp_path: Path) -> None:
+    values = [str(500_000 + 4 * n) for n in range(200)] + [str(4 * n) for n in range(200)]
+    _, recording = read_log(meter(tmp_path / "meter.csv", values, "energy_J"))
+    (name,) = recording.value
+    assert not np.isnan(recording.value[name]).any()

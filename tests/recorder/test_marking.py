@@ -188,3 +188,17 @@ def test_a_number_that_is_passed_over_stays_so_in_plain_steps(
     steps.close()
     rows = begins_and_ends(np.fromfile(tmp_path / "marks.bin", mark_rows.MARK))
     assert rows["index"][rows["kind"] == Mark.STEP_START].tolist() == numbers
+
+
+def test_a_step_within_a_step_leaves_a_run_that_opens(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run", trace="none") as recorder:
+        for number in range(20):
+            with recorder.step(4):
+                if number == 11:
+                    with recorder.step(2):
+                        pass
+    rows = rows_of(tmp_path / "run")
+    starts = [row["start_ns"] for row in rows]
+    assert len(rows) == 20
+    assert min(starts) > 0
+    assert starts == sorted(starts)

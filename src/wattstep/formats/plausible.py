@@ -29,6 +29,7 @@ LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 OTHERS: Final = (-1e30, 1e30)  # as `schema.checks.MOST_NUMBER`
 IMPLAUSIBLE: Final = "value that nothing can have"
 LEFT_OUT: Final = "{} values of {} are left out, which nothing can have: {:.4g} {}"
+ODD: Final = "{} reads of {} are left out: it stood where it was before right after them, which a counter cannot"
 FALLS: Final = 4  # times as many steps forward, at least, has a counter that is reset now and then
 NO_COUNTER: Final = (
     "{} falls in {} of {} steps: it is no counter that only grows, and nothing is worked out from it (of "
@@ -61,6 +62,12 @@ def plausible(recording: Recording, file: str) -> Recording:
                 f"above 0, so turn its sign ({channel.source})",
                 id="negative-power",
             )
+        if channel.kind == "counter" and channel.wrap is None:
+            odd = _odd_reads(values)
+            if 0 < odd.sum() <= max(FEW, seen // SHARE):
+                values = value[channel.name] = np.where(odd, np.nan, values)
+                notes.append(ODD.format(int(odd.sum()), channel.name))
+                count += int(odd.sum())
         with np.errstate(invalid="ignore"):
             wrong = (values < least) | (values > most)
         channels.append(channel)
@@ -92,6 +99,17 @@ def _measurable(values: np.ndarray) -> np.ndarray:
     """The values, 0 in place of what is too small for its square to be a number."""
     small = np.abs(values) < LEAST_NUMBER
     return np.where(small, 0.0, values) if (small & (values != 0)).any() else values
+
+
+def _odd_reads(values: np.ndarray) -> np.ndarray:
+    """Mask of single reads of a counter that are below the one before or above the next, which go on from there."""
+    places = np.flatnonzero(np.isfinite(values))
+    before, read, after = (
+        values[places][part] for part in (slice(-2), slice(1, -1), slice(2, None))
+    )
+    odd = np.zeros(len(values), bool)
+    odd[places[1:-1]] = (before <= after) & ((read < before) | (read > after))
+    return odd
 
 
 def _no_counter(channel: Channel, values: np.ndarray) -> str:

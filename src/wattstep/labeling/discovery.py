@@ -54,7 +54,7 @@ class Discovery:
         return [each for each in self.clusters if each.name and not each.rejected]
 
     def look(self, recent: Floats, raw: Floats, unknown: Bools, cores: list[Floats]) -> bool:
-        """Clusters unknown samples; whether a new class is there.
+        """Clusters unknown samples; whether there are other classes than before: a new one, or two that are one.
 
         Args:
             recent: Recent samples in the space of distances, shape (n, d).
@@ -71,7 +71,7 @@ class Discovery:
         owners = np.repeat(np.arange(len(cores)), [len(core) for core in cores])
         labels = _components(points)
         members, of_cores = labels[: len(space)], labels[len(space) :]
-        new = False
+        before = [each.name for each in self.stable()]
         gone: set[int] = set()
         for label in np.unique(members):
             rows = np.flatnonzero(members == label)
@@ -100,9 +100,8 @@ class Discovery:
             if cluster.looks >= LOOKS and not cluster.name and not cluster.rejected:
                 self.numbered += 1
                 cluster.name = f"unknown-{self.numbered}"
-                new = True
         self.clusters = [each for n, each in enumerate(self.clusters) if n not in gone]
-        return new
+        return before != [each.name for each in self.stable()]
 
 
 def _share_around(recent: Floats, unknown: Bools) -> Floats:

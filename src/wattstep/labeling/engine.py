@@ -9,7 +9,7 @@ from scipy import special
 
 from wattstep.labeling import admission, asking, ellipsoids, label_model, neighbourhood, novelty
 from wattstep.labeling.arrays import ABSTAINS, TINY, Bools, Floats, Ints, one_hot, softmax
-from wattstep.labeling.discovery import Cluster, Discovery
+from wattstep.labeling.discovery import MOST_CLUSTERS, Cluster, Discovery
 from wattstep.labeling.drift import Watch, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
 from wattstep.labeling.heuristics import Heuristic, symbols_of, taught, votes_in
@@ -138,8 +138,9 @@ class Engine:
 
     def connect(self) -> None:
         """Graph, test and label model from the samples in memory."""
-        if self._connected_with_new_class():
-            self._connected_with_new_class()
+        for _ in range(MOST_CLUSTERS):
+            if not self._connected_with_other_classes():
+                break
         self._begin_watching()
         self.last_look, self.connected_with = self.seen, self.taught
         grown = int(self.seen * GROWTH)
@@ -147,8 +148,8 @@ class Engine:
             self.seen + FIRST_LOOK, min(grown, self.seen + LONGEST * self.settings.memory)
         )
 
-    def _connected_with_new_class(self) -> bool:
-        """Whether a cluster of unknown samples has become a class, so that all must be done again."""
+    def _connected_with_other_classes(self) -> bool:
+        """Whether a cluster of unknown samples has become a class, or two are one, so that all must be done again."""
         stable = self.discovery.stable()
         new = [self._space(self._standard(each.core)) for each in stable]
         codes = np.repeat(np.arange(len(new)), [len(each) for each in new]).astype(np.int64)

@@ -241,7 +241,8 @@ class StepMarker(PlainSteps):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self.end(self._begun_ns, self.loss)
+            if self._begun_ns:  # a step within it has ended it, where there was one
+                self.end(self._begun_ns, self.loss)
             self._begun_ns = 0
         else:
             self.abandon()

@@ -206,7 +206,7 @@ def did(draw: st.DrawFn) -> Did:
         name=draw(names), start=start, end=start + draw(st.integers(0, 30)),
         step=draw(st.integers(1, 3)), thread=draw(st.sampled_from([0, 1, 2, 1 << 40])),
         processor=processor, kind=draw(names), layer=draw(names), phase=draw(names),
-        flops=draw(st.none() | st.integers(-1, 1 << 62)),
+        flops=draw(st.none() | st.integers(-1, (1 << 62) - 1)),
         launch=draw(st.none() | st.integers(-2, 40)),
     )  # fmt: skip
 

@@ -352,9 +352,7 @@ def change(run: Path, rng: random.Random) -> list[str]:
     """Makes a run a stranger's; what was done."""
     done = rng.sample(CHANGES, 1 if rng.random() < 0.7 else 2)
     for each in done:
-        with contextlib.suppress(
-            FileNotFoundError, IndexError, ValueError
-        ):  # the first took it away
+        with contextlib.suppress(OSError, IndexError, ValueError):  # the first took it away
             each(run, rng)
     return [each.__name__ for each in done]
 

@@ -61,7 +61,6 @@ FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
     "six recorders at once": (recording.six_recorders, 1),
     "ssh children killed": (elsewhere.cut_ssh, 1),
     "adb children killed": (elsewhere.cut_adb, 1),
-    "Dask worker killed": (elsewhere.kill_dask_worker, 1),
     "four workers, killed again and again": (elsewhere.kill_workers, 1),
 }
 

@@ -1,4 +1,4 @@
-"""Faults of servers, sweeps, and of what runs on other machines: boards, phones, workers of a cluster."""
+"""Faults of servers, sweeps, and of what runs on other machines: boards, phones, workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.fleet.made import plan
 from tests.fleet.phone.made import adb_server, connected
 from tests.fleet.phone.test_faults import KILLED, marks
 from tests.fleet.remote.server import children, comm, serving
-from tests.fleet.test_cluster import dask, worker
 from tests.fleet.test_fleet import Watched
 from tests.torture.promises import Told, expect, look, wait_for
 from tests.waiting import PATIENCE_S
@@ -217,43 +216,6 @@ def cut_adb(rng: random.Random, folder: Path) -> Told:
     told = look(folder / "run", (steps - 1, 0), samples=False)
     expect(told.lost_steps == 0, f"{told.lost_steps} steps are lost")
     return told
-
-
-def kill_dask_worker(rng: random.Random, folder: Path) -> Told:
-    """`kill -9` of one of two workers of a cluster: the other makes up for it, each configuration once."""
-    parts = [
-        dask(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-            "--scheduler-file", "scheduler.json", cwd=folder,
-        )
-    ]  # fmt: skip
-    file = folder / "scheduler.json"
-    try:
-        wait_for(lambda: file.exists() and file.read_text().rstrip().endswith("}"), "no scheduler")
-        parts += [worker(folder, f"tx2-{number}", "device_tx2") for number in range(2)]
-        words = [
-            *PYTHON, "sweep", "--scheduler", json.loads(file.read_text())["address"], "--device",
-            "tx2", "--workloads", "lenet", "--batch", "1,2", "--threads", "1", "--steps", "2",
-            "--warmup", "1", "--cooldown", "none", "--out", str(folder / "sweep"),
-        ]  # fmt: skip
-        sweep = subprocess.Popen(
-            words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            # Not before it has found both: a label that nobody carries is refused.
-            wait_for((folder / "sweep" / "sweep.json").exists, "the sweep does not begin", LONG_S)
-            time.sleep(rng.uniform(0.0, 15.0))
-            kill([rng.choice(parts[1:]).pid])
-            _, said = sweep.communicate(timeout=LONG_S)
-        finally:
-            sweep.kill()
-            sweep.communicate()
-    finally:
-        for part in reversed(parts):
-            part.kill()
-            part.wait()
-    expect(sweep.returncode == 0, f"it ended with {sweep.returncode}: {said[-300:]}")
-    return swept_once(folder / "sweep")
 
 
 class Mortal:

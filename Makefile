@@ -52,7 +52,7 @@ torture: .venv/.tests
 	.venv/bin/python -m tests.torture --minutes $(MINUTES) --seed $(SEED)
 
 # Every parser against 100,000 inputs: recordings damaged at random, about half an hour; folders of runs
-# likewise, a day; then those that Hypothesis makes, hours.
+# likewise, some seven hours of processor time; then those that Hypothesis makes, hours.
 fuzz: .venv/.tests
 	.venv/bin/python -m tests.mutations --count 100000
 	.venv/bin/python -m tests.mutations --folders 100000

@@ -14,7 +14,6 @@ import argparse
 import gzip
 import json
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -29,6 +28,8 @@ from typing import Any
 
 from google.protobuf import text_format
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+from tests.damaged import damaged
+from tests.damaged_folders import attack_folders
 from tests.formats import test_nsys, test_nvprof, test_other_tools
 
 from wattstep.errors import WattstepError
@@ -38,10 +39,6 @@ from wattstep.importing.traces import read_trace
 from wattstep.run import load
 
 FIXTURES = Path(__file__).parent / "fixtures"
-NUMBERS = [
-    b"0", b"-1", b"1e308", b"-1e308", b"NaN", b"Infinity", b"9" * 30, b"0.0000001", b"1,5", b"",
-    b"9223372036854775807", b"-9223372036854775808", b'"', b"null", b"[[[", b"{}", b"1e-320", b"1e-170",
-]  # fmt: skip
 METER = b"time,voltage_V,current_A\n" + b"".join(
     b"%d.%03d,5.0%d,0.%d\n" % (n // 1000, n % 1000, n % 10, 300 + n % 7) for n in range(60)
 )
@@ -97,33 +94,6 @@ def texts(module: Any) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in found)
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """One to four changes."""
-    changed = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(changed) + 1)
-        kind = rng.randrange(7)
-        if kind == 0:  # a few other bytes
-            changed[at : at + rng.randint(0, 4)] = rng.randbytes(rng.randint(0, 4))
-        elif kind == 1:  # cut
-            del changed[at:]
-        elif kind == 2:  # a part is gone
-            del changed[at : at + rng.randint(1, 400)]
-        elif kind == 3:  # a part comes twice
-            changed[at:at] = changed[at : at + rng.randint(1, 400)]
-        elif kind == 4:  # a part of another place
-            there = rng.randrange(len(changed) + 1)
-            changed[at:at] = changed[there : there + rng.randint(1, 200)]
-        elif kind == 5:  # one bit
-            if at < len(changed):
-                changed[at] ^= 1 << rng.randrange(8)
-        else:  # another number
-            found = re.compile(rb"-?\d[\d.]*").search(changed, at)
-            if found:
-                changed[found.start() : found.end()] = rng.choice(NUMBERS)
-    return bytes(changed)
-
-
 def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[str]:
     """So many damaged recordings; how many were read, refused, imported, and not survived."""
     rng = random.Random(f"{importer.name} {seed}")
@@ -157,8 +127,6 @@ def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[s
 
 def folders(count: int, seed: int) -> int:
     """So many changed folders of runs; the number that was not survived."""
-    from tests.damaged_folders import attack_folders
-
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wattstep-folders-") as folder:
         outcomes = attack_folders(count, seed, Path(folder))

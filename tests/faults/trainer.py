@@ -1,6 +1,7 @@
 """A training script that the tests disturb: steps of a few ms, each told on standard output.
 
-Arguments: folder of the run, most steps, "torch" or "sleep", interval, target of the sensors.
+Arguments: folder of the run, most steps, "torch" or "sleep", interval, target of the sensors; "below:ROOT": of
+this machine, as if its files lay there.
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import wattstep
+from wattstep.record import recorder as recorder_module
+from wattstep.record.hosts import LocalHost
 
 
 def a_step(kind: str) -> Callable[[], None]:
@@ -33,6 +37,9 @@ def a_step(kind: str) -> Callable[[], None]:
 def main() -> None:
     path, steps, kind, interval, target = sys.argv[1:]
     train = a_step(kind)
+    if target.startswith("below:"):
+        root, target = Path(target.removeprefix("below:")), "local"
+        recorder_module.open_host = lambda _, pid, folder: LocalHost(pid, root)
     with wattstep.Recorder(path, interval=interval, target=target) as recorder:
         for index in range(int(steps)):
             with recorder.step(samples=4):

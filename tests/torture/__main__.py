@@ -1,0 +1,142 @@
+"""Faults at random moments, for so many minutes, and what became of each: `make torture MINUTES=30`.
+
+Trainer, sampler, collector, converter, sweep and server are killed, stopped and starved, disks fill up at
+random bytes, files are cut anywhere, cables are pulled, connections and workers end. Afterwards the run opens
+or is refused by name, has lost no more than is promised, says so where a figure lacks something, and no
+process is left. docs/torture.md says what is promised of each.
+
+    python -m tests.torture --minutes 2 --only "disk"
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.torture import elsewhere, recording
+from tests.torture.promises import MARK, Told, UnexplainedError, left_behind, wait_for
+
+
+@dataclass(kw_only=True)
+class Row:
+    """All faults of one sort."""
+
+    times: int = 0
+    opened: int = 0
+    refused: int = 0
+    lost_steps: int = 0
+    lost_s: float = 0.0
+    unexplained: list[str] = field(default_factory=list)
+
+
+# How often each comes, beside the others.
+FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
+    "trainer killed": (recording.kill_trainer, 4),
+    "trainer and sampler killed": (recording.kill_all, 4),
+    "sampler killed": (recording.kill_sampler, 3),
+    "collector killed": (recording.kill_collector, 2),
+    "Ctrl-C": (recording.interrupt, 2),
+    "converter killed": (recording.kill_converter, 3),
+    "sweep killed": (elsewhere.kill_sweep, 1),
+    "server killed": (elsewhere.kill_server, 1),
+    "server's child killed": (elsewhere.kill_server_child, 1),
+    "disk full at a random byte": (recording.fill_disk, 4),
+    "files cut at random": (recording.cut_files, 6),
+    "descriptors, memory or processes exhausted": (recording.starve, 3),
+    "inodes exhausted": (recording.few_inodes, 2),
+    "suspended and resumed": (recording.suspend, 2),
+    "clock set": (recording.set_clock, 1),
+    "cables pulled": (recording.pull_cables, 3),
+    "two recorders at once": (recording.two_recorders, 1),
+    "six recorders at once": (recording.six_recorders, 1),
+    "ssh children killed": (elsewhere.cut_ssh, 1),
+    "adb children killed": (elsewhere.cut_adb, 1),
+    "four workers, killed again and again": (elsewhere.kill_workers, 1),
+}
+
+
+def torture(minutes: float, seed: int, only: str | None = None) -> dict[str, Row]:
+    """Faults in random order until the time is over; what became of them.
+
+    Args:
+        minutes: How long.
+        seed: Of the order, and of each fault.
+        only: Part of the name of the faults that count; None: all.
+    """
+    names = [name for name in FAULTS if only is None or only.lower() in name.lower()]
+    weights = [FAULTS[name][1] for name in names]
+    rng = random.Random(seed)
+    rows = {name: Row() for name in names}
+    until = time.monotonic() + 60 * minutes
+    number = 0
+    while time.monotonic() < until:
+        name = rng.choices(names, weights)[0]
+        one(name, rows[name], f"{seed} {number}")
+        number += 1
+    return rows
+
+
+def one(name: str, row: Row, seed: str) -> None:
+    """One fault; what became of it goes into its row."""
+    row.times += 1
+    os.environ[MARK] = mark = seed.replace(" ", "-")
+    with tempfile.TemporaryDirectory(prefix="wattstep-torture-") as made:
+        try:
+            told = FAULTS[name][0](random.Random(f"{name} {seed}"), Path(made))
+            wait_for(lambda: not left_behind(mark), f"left behind: {left_behind(mark)}")
+        except Exception as error:
+            words = (
+                str(error)
+                if isinstance(error, UnexplainedError)
+                else traceback.format_exc(limit=-4)
+            )
+            row.unexplained.append(f"{name}, {seed}: {words}")
+            print(row.unexplained[-1], file=sys.stderr, flush=True)
+            return
+    row.opened += told.opened
+    row.refused += not told.opened
+    row.lost_steps = max(row.lost_steps, told.lost_steps)
+    row.lost_s = max(row.lost_s, told.lost_s)
+
+
+def table(rows: dict[str, Row]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| fault | times | opened again | refused by name | steps lost, most | samples lost, most | unexplained |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {name} | {row.times} | {row.opened} | {row.refused} | {row.lost_steps} | {row.lost_s:.2f} s | "
+        f"{len(row.unexplained)} |"
+        for name, row in rows.items()
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Prints the table; exit code 1 where something is unexplained."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="faults whose name holds this")
+    given = parser.parse_args()
+    os.environ.setdefault("WATTSTEP_FAIL_LOUDLY", "1")
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all trainers.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    rows = torture(given.minutes, given.seed, given.only)
+    print(table(rows), flush=True)
+    sys.exit(1 if any(row.unexplained for row in rows.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

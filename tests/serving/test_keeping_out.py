@@ -26,24 +26,28 @@ from wattstep.serve.connections import MOST_SILENT, BoundedConnection
 from wattstep.serve.jobs import BusyError, JobQueue, Worker
 from wattstep.serve.task import Task
 
+HEAD = b" HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+BODY = HEAD + b"1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\n"
 
-def half_sent(server: Server) -> socket.socket:
+
+def half_sent(server: Server, request: bytes) -> socket.socket:
     """A connection whose request does not end."""
     open_one = socket.create_connection((server.host, server.port))
-    open_one.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+    open_one.sendall(request)
     return open_one
 
 
-def test_a_hundred_half_sent_requests_keep_nobody_out(server: Server) -> None:
+@pytest.mark.parametrize("request_", [b"GET /" + HEAD, b"POST /login" + BODY, b"GET /" + BODY])
+def test_a_hundred_half_sent_requests_keep_nobody_out(server: Server, request_: bytes) -> None:
     with ExitStack() as held:
-        waiting = [held.enter_context(half_sent(server)) for _ in range(100)]
+        waiting = [held.enter_context(half_sent(server, request_)) for _ in range(100)]
         assert server.get("/api/runs").status == 200
         for each in waiting:
             each.settimeout(5)
         gone = 0
         for each in waiting[: 100 - 2 * MOST_SILENT]:  # the oldest
             try:
-                gone += each.recv(1) == b""
+                gone += each.recv(1) in (b"", b"H")  # or answered before its body came
             except ConnectionError:
                 gone += 1
         assert gone == 100 - 2 * MOST_SILENT

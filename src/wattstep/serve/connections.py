@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_AT_ONCE: Final = 64  # requests
 MOST_SILENT: Final = 32  # connections that have not sent a whole request
-HEAD_S: Final = 10.0  # for address and headers of a request to arrive
+HEAD_S: Final = 10.0  # for a request to arrive, with its body
 STALLED_S: Final = 30.0  # for a reader to take more of an answer
 
 
@@ -38,8 +39,9 @@ class BoundedConnection(H11Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """True while no request of it is under way."""
-        return self.cycle is None or self.cycle.response_complete
+        """True while no request of it is under way, or the body of one has not come."""
+        waits_for_body = self.conn.their_state is h11.SEND_BODY
+        return waits_for_body or self.cycle is None or self.cycle.response_complete
 
     def _wait(self) -> None:
         self._end_waiting()

@@ -193,6 +193,24 @@ def test_processes_of_a_scripts_loaders_end_with_its_turn(tmp_path: Path, script
     assert not any(Path("/proc", str(pid)).exists() for pid in told)
 
 
+@pytest.mark.parametrize(
+    "line", ["model = torch.compile(model, backend='eager')", "model.compile(backend='eager')"]
+)
+def test_a_script_that_compiles_its_model_is_settled_and_keeps_its_own_compiler(
+    script: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    script.write_text(SCRIPT.replace("optimizer =", f"{line}\noptimizer =", 1))
+    bench = ScriptBench(ProfileSettings(script=str(script), arguments=("100",)))
+    plain = bench.measure(ask(DEFAULT, begin=True))
+    nudged = bench.measure(ask(DEFAULT, begin=True, nudged=True))
+    turned = bench.measure(ask(with_values(channels_last=True, compiled=True), begin=True))
+    for turn in (nudged, turned):
+        assert not turn.refused
+        assert close(turn, plain)
+    assert nudged.losses != plain.losses
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float32", "float64"])
 def test_a_nudge_is_one_rounding_of_each_parameters_own_type(name: str) -> None:
     import torch

@@ -1,11 +1,15 @@
 """What `wattstep tune` finds beside an exhaustive search, and what it gains on the workloads of Liu et al.
 
-    python benchmarks/tune.py exhaustive lenet resnet8 -o DIR
+    python benchmarks/tune.py exhaustive lenet resnet8 -o DIR [--turn threads,channels-last]
     python benchmarks/tune.py table --batch 4,16,64 -o DIR
     python benchmarks/tune.py drawn --spaces 200
 
-`exhaustive` tunes, then gives every way of the same knobs (without the compiler, whose first step takes longer than
-all others together) as many steps as the tune gave its own choice, and says how far that choice is from the best.
+`exhaustive` tunes, then gives every way of the same knobs as many steps as the tune gave its own choice, all in one
+sitting, in rounds that go back and forth, and says how far that choice is from the best. The choice is one of the ways
+there, and has one turn a round as each of them. Which way is the best is told by every other round, what the choice
+takes beside it by the rounds between, and the other way round: the luck of the best of many is in neither. Knobs are
+those of `SPACE`, whose ways take six processes, which stay; with plans of operations they would be dozens, begun anew
+in every round. What a way learns is not looked at: the best of all may be one that a tune refuses.
 `table` tunes cell by cell. Both go on where they were stopped; what is done is not done again. `drawn` tunes spaces
 whose truths are drawn, on made-up machines (`tests/tuning/made.py`), and trains nothing.
 """
@@ -22,6 +26,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
 
 from wattstep.train.settings import TrainingSettings
 from wattstep.tune.folder import KeptBench, TuneFolder
@@ -31,6 +38,7 @@ from wattstep.tune.tuning import Question, TuneReport, tune
 from wattstep.tune.turns import BEGIN_STEPS, Ask, Bench, Turn
 
 OF_LIU = ("char-cnn", "dcgan", "inceptionv1", "resnet50")
+SPACE: Final = "threads,channels-last,optimizer-kernel,allocator,interop-threads"
 
 
 class Counting:
@@ -53,16 +61,18 @@ class Counting:
         return turn
 
 
-def values_of(settings: TrainingSettings, without: Sequence[str]) -> dict[str, tuple[Value, ...]]:
-    """Values that are searched here, but for some knobs'."""
+def values_of(settings: TrainingSettings, turned: str) -> dict[str, tuple[Value, ...]]:
+    """Values that are searched here of some knobs."""
     from wattstep import engines
     from wattstep.train.environment.crowding import usable_cores
-    from wattstep.tune.space import Place, searched
+    from wattstep.tune.space import Place, parse_turned, searched
 
     cores = tuple(range(usable_cores()))
-    place = Place(cores=cores, threads=len(cores), options=engines.find(settings.engine).options)
-    values, _ = searched(place)
-    return {name: each for name, each in values.items() if name not in without}
+    options = engines.find(settings.engine).options
+    place = Place(
+        cores=cores, threads=len(cores), options=options, turned=parse_turned(turned)
+    )  # fmt: skip
+    return searched(place)[0]
 
 
 def exhaust(
@@ -72,11 +82,11 @@ def exhaust(
     turns: int,
     steps: int,
     most_s: float,
-) -> dict[Candidate, float]:
-    """Cost of every way beside one of them: median over rounds.
+) -> dict[Candidate, list[float]]:
+    """Logarithm of every way's cost beside one of them, by round.
 
-    That one takes a turn before and after the ways of each process. It is what the tune chose: the default may be
-    in a trap in which a step takes any time.
+    That one takes further turns before and after the ways of each process. It is what the tune chose: the default may
+    be in a trap in which a step takes any time.
     """
     ways: dict[str, list[Candidate]] = {}
     for chosen in product(*([None, *each] for each in values.values())):
@@ -87,49 +97,72 @@ def exhaust(
             continue
         process = json.dumps([each for each in candidate.changes if each[0] in OF_PROCESS])
         ways.setdefault(process, []).append(candidate)
+    refused = set()
+
+    def turn_s(round_: int, turn: int, candidate: Candidate) -> float:
+        measured = bench.measure(
+            Ask(
+                stage="one by one", round=round_, turn=turn, candidate=candidate, steps=steps,
+                most_s=most_s,
+            )
+        )  # fmt: skip
+        if measured.refused:
+            refused.add(candidate)
+            return math.nan
+        return measured.step_s
+
+    for candidate in (each for group in ways.values() for each in group):
+        bench.measure(
+            Ask(
+                stage="one by one", round=-1, candidate=candidate,
+                steps=BEGIN_STEPS + candidate.settling, begin=True,
+            )
+        )  # fmt: skip
     logs: dict[Candidate, list[float]] = {}
     number = 0
-    for group in ways.values():
-        for candidate in group:
-            bench.measure(
-                Ask(
-                    stage="one by one", round=-1, candidate=candidate,
-                    steps=BEGIN_STEPS + candidate.settling, begin=True,
-                )
-            )  # fmt: skip
     for round_ in range(turns):
         for group in ways.values() if round_ % 2 == 0 else reversed(ways.values()):
-            costs: dict[Candidate, list[float]] = {}
-            for turn, candidate in enumerate(
-                [beside, *(group if round_ % 2 == 0 else reversed(group)), beside]
-            ):
-                measured = bench.measure(
-                    Ask(
-                        stage="one by one", round=number, turn=turn, candidate=candidate, steps=steps,
-                        most_s=most_s,
-                    )
-                )  # fmt: skip
-                if not measured.refused:
-                    costs.setdefault(candidate, []).append(measured.step_s)
+            before = turn_s(number, 0, beside)
+            order = group if round_ % 2 == 0 else group[::-1]
+            costs = [turn_s(number, turn, each) for turn, each in enumerate(order, 1)]
+            base = (before + turn_s(number, len(order) + 1, beside)) / 2
+            for candidate, cost in zip(order, costs, strict=True):
+                logs.setdefault(candidate, []).append(math.log(cost / base))
             number += 1
-            base = statistics.fmean(costs[beside])
-            for candidate, seconds in costs.items():
-                if candidate in group:
-                    logs.setdefault(candidate, []).append(
-                        math.log(statistics.fmean(seconds) / base)
-                    )
         print(f"round {round_ + 1} of {turns}", file=sys.stderr, flush=True)
-    return {candidate: math.exp(statistics.median(each)) for candidate, each in logs.items()}
+    return {candidate: each for candidate, each in logs.items() if candidate not in refused}
 
 
-def against_exhaustive(
-    name: str, batch: int, out: Path, without: Sequence[str]
-) -> dict[str, object]:
+def from_the_best(logs: dict[Candidate, list[float]], chosen: Candidate) -> dict[str, Any]:
+    """By how much one of the ways takes longer than the best of all, with an interval of 95 % by resampling rounds."""
+    named: list[Candidate] = []
+    beyond: list[float] = []
+    for half in (0, 1):
+        best = min(logs, key=lambda each: statistics.median(logs[each][half::2]))
+        named.append(best)
+        other = slice(1 - half, None, 2)
+        beyond += [
+            own - its for own, its in zip(logs[chosen][other], logs[best][other], strict=True)
+        ]
+    draw = np.random.default_rng(0)
+    medians = np.median(draw.choice(beyond, (2000, len(beyond))), axis=1)
+    low, high = np.exp(np.percentile(medians, (2.5, 97.5))) - 1
+    ranked = sorted(logs, key=lambda each: statistics.median(logs[each]))
+    return {
+        "best": [each.text for each in named],
+        "value": math.exp(statistics.median(beyond)) - 1,
+        "low": float(low),
+        "high": float(high),
+        "rank": ranked.index(chosen) + 1,
+    }
+
+
+def against_exhaustive(name: str, batch: int, out: Path, turned: str) -> dict[str, object]:
     """A tune and an exhaustive search of one workload, side by side."""
     from wattstep.tune.search import Search
 
     settings = TrainingSettings(workload=name, batch_size=batch, trace="none")
-    values = values_of(settings, without)
+    values = values_of(settings, turned)
     began = time.monotonic()
     with (
         TuneFolder(out / f"{name}-{batch}-tune", {"values": str(values)}, "cpu", print) as folder,
@@ -143,30 +176,28 @@ def against_exhaustive(
             if key.startswith("verdict/")
         }
     tuned_s = time.monotonic() - began
-    best = tuned.measured[1].candidate if len(tuned.measured) > 1 else DEFAULT
+    named = tuned.measured[1].candidate if len(tuned.measured) > 1 else DEFAULT
     chosen = tuned.chosen.candidate if tuned.chosen else DEFAULT
     steps, chosen_s = len(last[chosen.text].seconds), last[chosen.text].step_s
-    turns = math.ceil(counting.own_steps[best] / steps)
-    default_s = float(tuned.measured[0].step_time)
+    turns = math.ceil(counting.own_steps[named] / steps)
+    print(f"{name}: tuned in {tuned_s:.0f} s, {chosen.text}", file=sys.stderr, flush=True)
     began = time.monotonic()
     with (
         TuneFolder(out / f"{name}-{batch}-all", {"values": str(values)}, "cpu", print) as folder,
         WorkloadBench(settings) as bench,
     ):
         every = Counting(KeptBench(folder, bench))
-        costs = exhaust(values, every, chosen, turns, steps, max(1.0, 4 * steps * chosen_s))
-    least = min(costs, key=lambda each: costs[each])
+        logs = exhaust(values, every, chosen, turns, steps, max(1.0, 4 * steps * chosen_s))
     return {
         "workload": name,
         "batch": batch,
-        "default_step_s": default_s,
+        "space": {knob: list(each) for knob, each in values.items()},
+        "default_step_s": float(tuned.measured[0].step_time),
         "chosen": chosen.text,
+        "named": named.text,
         "verdict": tuned.chosen.ratio.to_dict() if tuned.chosen else None,
-        "chosen_cost": costs[chosen],
-        "best": least.text,
-        "best_cost": costs[least],
-        "from_the_best": costs[chosen] / costs[least] - 1,
-        "ways": len(costs),
+        "from_the_best": from_the_best(logs, chosen),
+        "ways": len(logs),
         "turns_of_each": turns,
         "steps": [counting.steps, every.steps],
         "share_of_steps": counting.steps / every.steps,
@@ -229,7 +260,7 @@ def main() -> None:
     parser.add_argument("what", choices=("exhaustive", "table", "drawn"))
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batch", default="4")
-    parser.add_argument("--without", default="compiled", help="knobs, by their settings' names")
+    parser.add_argument("--turn", default=SPACE, help="knobs of `exhaustive`")
     parser.add_argument("--spaces", type=int, default=200)
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
@@ -243,7 +274,7 @@ def main() -> None:
         table(arguments.names or OF_LIU, batches, arguments.out)
         return
     for name, batch in product(arguments.names or ("lenet", "resnet8"), batches):
-        document = against_exhaustive(name, batch, arguments.out, arguments.without.split(","))
+        document = against_exhaustive(name, batch, arguments.out, arguments.turn)
         print(json.dumps(document, indent=1), flush=True)
 
 

@@ -154,6 +154,24 @@ def test_what_waits_for_another_worker_begins_later_by_the_handing_over() -> Non
     assert timeline.end_s == pytest.approx((1.0, 2.0, 2.75, 3.0))
 
 
+def test_a_worker_busy_past_the_end_of_what_it_needs_waits_for_no_handover() -> None:
+    placed = tuple(
+        Placed(task=number, worker=number % 2, threads=1, cores=(number % 2,))
+        for number in range(4)
+    )
+    step = TaskGraph(
+        tasks=tuple(
+            task(str(n), bytes_moved=size) for n, size in enumerate((1000, 1100, 500, 500))
+        ),
+        after=((), (), (1,), (0,)),
+        storage_bytes=(),
+    )
+    times = True_({("other", "other"): 1.0}, handover=0.25e-3)
+    timeline = simulate(step, Schedule(workers=2, placed=placed), times, machine(2))
+    # 3 needs 0, which had ended 0.1 ms before its own worker was free: the signal was there. 2 waited for 1.
+    assert timeline.begin_s == pytest.approx((0.0, 0.0, 1.35e-3, 1.1e-3))
+
+
 def test_a_step_of_chains_has_no_orders_for_two_workers() -> None:
     chain = graph([(), (0,), (1,)])
     tasks = tuple(task(str(n), bytes_moved=10) for n in range(3))

@@ -179,6 +179,53 @@ def test_a_script_takes_turns_with_settings_put_into_it(
     assert nudged.losses != plain.losses
 
 
+def test_processes_of_a_scripts_loaders_end_with_its_turn(tmp_path: Path, script: Path) -> None:
+    text = SCRIPT.replace("batch_size=8", "batch_size=8, num_workers=2, persistent_workers=True")
+    workers = "[each.pid for each in torch.multiprocessing.active_children()]"
+    at_step = f"        open(sys.argv[2], 'w').write(str({workers}))\n        optimizer.step()\n"
+    script.write_text(text.replace("        optimizer.step()\n", at_step))
+    pids = tmp_path / "pids"
+    bench = ScriptBench(ProfileSettings(script=str(script), arguments=("100", str(pids))))
+    turn = bench.measure(ask(with_values(threads=1)))
+    assert turn.refused == ""
+    told = json.loads(pids.read_text())
+    assert len(told) == 2
+    assert not any(Path("/proc", str(pid)).exists() for pid in told)
+
+
+@pytest.mark.parametrize(
+    "line", ["model = torch.compile(model, backend='eager')", "model.compile(backend='eager')"]
+)
+def test_a_script_that_compiles_its_model_is_settled_and_keeps_its_own_compiler(
+    script: Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    script.write_text(SCRIPT.replace("optimizer =", f"{line}\noptimizer =", 1))
+    bench = ScriptBench(ProfileSettings(script=str(script), arguments=("100",)))
+    plain = bench.measure(ask(DEFAULT, begin=True))
+    nudged = bench.measure(ask(DEFAULT, begin=True, nudged=True))
+    turned = bench.measure(ask(with_values(channels_last=True, compiled=True), begin=True))
+    for turn in (nudged, turned):
+        assert not turn.refused
+        assert close(turn, plain)
+    assert nudged.losses != plain.losses
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float32", "float64"])
+def test_a_nudge_is_one_rounding_of_each_parameters_own_type(name: str) -> None:
+    import torch
+
+    from wattstep.engines.torch.tuned import nudge
+
+    dtype = getattr(torch, name)
+    model = torch.nn.Linear(8, 8, dtype=dtype)
+    torch.nn.init.ones_(model.weight)
+    nudge(model)
+    moved = set(model.weight.detach().flatten().tolist())
+    eps = {"bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}[name]
+    assert moved == {1 - eps, 1 + eps}
+
+
 def test_the_energy_of_a_scripts_steps_is_told_by_a_model_and_by_nothing_where_there_is_none(
     script: Path,
 ) -> None:

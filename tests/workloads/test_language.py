@@ -235,8 +235,8 @@ def test_bert_is_told_what_is_padding_and_which_part_is_the_text():
     model.answering = Recorder()
     #      [CLS], question, [SEP], text, [SEP], padding
     scores = model(torch.tensor([[101, 2040, 2001, 102, 5000, 5001, 5002, 102, 0, 0]]))
-    real, parts = model.answering.given
-    assert real.long().tolist() == [[1] * 8 + [0] * 2]
+    seen, parts = model.answering.given
+    assert seen.long().tolist() == [[[[1] * 8 + [0] * 2] * 10]]  # by each word
     assert parts.tolist() == [[0] * 4 + [1] * 4 + [0] * 2]
     assert scores.shape == (1, 10, 2)
     # Starts, then ends: the recorder finds the one last, the other first.

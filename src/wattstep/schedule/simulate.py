@@ -118,7 +118,8 @@ def _run(
 ) -> tuple[list[float], list[float]]:
     """Begin and end of each task; between two events each goes at the pace that its neighbours leave it.
 
-    What another worker's task was waited for begins later by what handing over takes.
+    Where a worker has nothing else to wait for than another worker's task, its own begins later by what handing
+    over takes; a worker that was busy until after that task had ended finds the way free.
     """
     count = len(work)
     missing = [len(each) for each in waits]
@@ -151,11 +152,9 @@ def _run(
             for other in later[number]:
                 missing[other] -= 1
                 if missing[other] == 0:
-                    at = max(
-                        end[each] + (handover_s if workers[each] != workers[other] else 0.0)
-                        for each in waits[other]
-                    )
-                    heapq.heappush(ready, (at, other))
+                    own = [end[each] for each in waits[other] if workers[each] == workers[other]]
+                    waited = now > max(own, default=0.0)
+                    heapq.heappush(ready, (now + handover_s if waited else now, other))
     return begin, end
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import resource
+import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -101,9 +104,19 @@ class StepCounter(Listener):
         self._end(document)
 
     def _end(self, answer: dict[str, Any]) -> NoReturn:
+        _end_workers()
         os.write(self._descriptor, json.dumps(answer).encode() + b"\n")
         sys.stdout.flush()
         os._exit(0)
+
+
+def _end_workers() -> None:
+    """Ends the script's own processes: a loader's would work on for seconds, beside the next turn."""
+    with suppress(ValueError):  # not the first thread
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch raises where a loader's worker ends
+    for worker in multiprocessing.active_children():
+        worker.kill()
+        worker.join()
 
 
 def _few(steps: int) -> str:

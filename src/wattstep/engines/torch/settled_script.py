@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
 
@@ -69,6 +68,8 @@ _PLACE_OF_WORKERS = 6  # positional arguments of a DataLoader up to that, the da
 class _Models:
     """Settles each model that trains when it is first called, before it computes anything.
 
+    In a call that is being compiled there is nothing to settle: hooks of torch's would be compiled, too.
+
     Args:
         script: What is settled.
     """
@@ -77,36 +78,46 @@ class _Models:
         self._script = script
         self._settled: weakref.WeakSet[Any] = weakref.WeakSet()
         self._depth = self._steps = 0
-        self._hooks = [
-            torch_module.register_module_forward_pre_hook(self._begins),
-            torch_module.register_module_forward_hook(self._ends, always_call=True),
-            torch_optimizer.register_optimizer_step_post_hook(self._stepped),
-        ]
+        plain = torch.nn.Module.__call__
+
+        @functools.wraps(plain)
+        def called(module: Any, *args: Any, **named: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return plain(module, *args, **named)
+            self._depth += 1
+            try:
+                if self._depth == 1 and module not in self._settled:
+                    self._settle(module)
+                return plain(module, *args, **named)
+            finally:
+                self._depth -= 1
+
+        self._plain = plain
+        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+        self._hook = torch_optimizer.register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, *_: Any) -> None:
-        """By the second step all models were called; hooks at every module would slow what follows."""
+        """By the second step all models were called; a look at every module would slow what follows."""
         self._steps += 1
         if self._steps == _STEPS:
-            for hook in self._hooks:
-                hook.remove()
+            torch.nn.Module.__call__ = self._plain  # type: ignore[method-assign]
+            self._hook.remove()
 
-    def _begins(self, module: Any, inputs: Any) -> Any:
-        self._depth += 1
-        if self._depth > 1 or module in self._settled:
-            return None
+    def _settle(self, module: Any) -> None:
         self._settled.add(module)
         if next(module.parameters(), None) is None:
-            return None
+            return
         if self._script.nudge:
             nudge(module)
         if self._script.channels_last:
             lay_channels_last(module, "the script's model")
-        if self._script.compiled:
+        if self._script.compiled and not _is_compiled(module):
             module.compile()
-        return None
 
-    def _ends(self, module: Any, inputs: Any, output: Any) -> None:
-        self._depth = max(self._depth - 1, 0)
+
+def _is_compiled(module: Any) -> bool:
+    """True if the script has a model compiled, by `torch.compile` or by `compile` of its own."""
+    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
 
 
 def _follow_losses(tell: Callable[[float], None]) -> None:

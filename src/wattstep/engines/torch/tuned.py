@@ -8,7 +8,6 @@ import torch
 
 from wattstep.errors import InvalidValueError
 
-_ROUNDING: Final = 2.0**-23  # of float32, relative
 _SEED: Final = 1  # of the signs
 
 
@@ -70,9 +69,11 @@ def _accepted(optimizer: Any) -> dict[str, Any]:
 
 
 def nudge(model: torch.nn.Module) -> None:
-    """Moves every parameter up or down by one rounding of float32, at random with a fixed seed."""
+    """Moves every parameter up or down by one rounding of its own type, at random with a fixed seed."""
     generator = torch.Generator().manual_seed(_SEED)
     with torch.no_grad():
         for parameter in model.parameters():
             signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
-            parameter.mul_((1 + signs * _ROUNDING).to(parameter.device, parameter.dtype))
+            if parameter.is_floating_point():
+                factors = 1 + signs.double() * torch.finfo(parameter.dtype).eps
+                parameter.mul_(factors.to(parameter.device, parameter.dtype))

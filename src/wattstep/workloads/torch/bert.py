@@ -34,5 +34,8 @@ class Bert(nn.Module):
         marks = words == SEPARATE
         # The text is what lies behind the first mark, the second mark included.
         behind = (marks.cumsum(dim=1) - marks.long() > 0) & real
-        output = self.answering(words, attention_mask=real, token_type_ids=behind.long())
+        # As the library makes it of `real`, but for its look at whether anything is padded at all: a step would
+        # depend on values, and wait for them.
+        seen = real[:, None, None, :].expand(-1, -1, words.shape[1], -1)
+        output = self.answering(words, attention_mask=seen, token_type_ids=behind.long())
         return torch.stack((output.start_logits, output.end_logits), dim=2)

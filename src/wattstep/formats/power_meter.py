@@ -51,11 +51,6 @@ _NOT_AFTER: Final = "its time is not after that of the line before"
 _POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
 _TOO_LARGE: Final = "volts and amperes whose product no number holds"
-CONTRADICTS: Final = 4.0  # times: volts times amperes of an AC meter are more than watts, by less
-CONTRADICTING: Final = (
-    "its power ({:.3g} W on the mean) and the product of its volts and amperes ({:.3g} W) contradict each "
-    "other: power is used; look whose unit is another than its heading says"
-)
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
@@ -387,8 +382,6 @@ def _recording(table: _Table, cut: bool) -> Recording:
         too_large = np.isinf(product)
         values["power"] = np.where(too_large, np.nan, product)
         counts[_TOO_LARGE] = int(too_large.sum())
-    elif {"voltage", "current"} <= values.keys():
-        notes = (*notes, *_contradicting(values))
     channels = tuple(_VALUES[quantity] for quantity in _VALUES if quantity in values)
     return Recording(
         format="power meter",
@@ -399,19 +392,6 @@ def _recording(table: _Table, cut: bool) -> Recording:
         notes=(*table.notes, *notes, *[NO_END] * cut),
         ignored={**table.aside, **{reason: n for reason, n in counts.items() if n}},
     )
-
-
-def _contradicting(values: Mapping[str, np.ndarray]) -> list[str]:
-    """Note on power that is not what volts and amperes beside it make, whatever the power factor."""
-    known = np.isfinite(values["power"] + values["voltage"] + values["current"])
-    power = np.abs(values["power"][known]).sum()
-    with np.errstate(over="ignore"):
-        product = np.abs(values["voltage"][known] * values["current"][known]).sum()
-    less, more = sorted((power, product))
-    if not np.isfinite(more) or more <= CONTRADICTS * less:
-        return []
-    count = int(known.sum())
-    return [CONTRADICTING.format(power / count, product / count)]
 
 
 def _nanoseconds(table: _Table) -> tuple[np.ndarray, tuple[str, ...]]:

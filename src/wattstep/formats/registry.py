@@ -11,6 +11,8 @@ from typing import Any, Final
 from wattstep.errors import InvalidValueError
 from wattstep.formats.kineto.unpacking import Unpacking
 from wattstep.formats.mistaken import UTF16, mistaken
+from wattstep.formats.negative import without_negative
+from wattstep.formats.own_rows import own_rows
 from wattstep.formats.plausible import plausible
 from wattstep.formats.recording import Recording
 from wattstep.formats.trace import Trace
@@ -174,7 +176,7 @@ def read_log(
     given = {key: settings[key] for key in form.takes if settings[key] is not None}
     content = _parser(form)(path if form.by_path else data, **given)
     recording = _counters(path, content) if isinstance(content, Trace) else _whole_machine(content)
-    return form, plausible(recording, path.name)
+    return form, without_negative(plausible(own_rows(recording), path.name), path.name)
 
 
 def read_bytes(path: Path, purpose: str = "read") -> bytes:

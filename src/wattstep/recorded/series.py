@@ -65,6 +65,8 @@ SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
 )
+UNREAD = "{} has no reading for {} of {} ({:.3g} %): what was drawn then is in no figure"
+SAMPLED = 0.999  # of a log: rounding apart, all of it
 RESETS = (
     "{} went back {} times (a reset, or a counter that began again): what it counted in {} around that "
     "is not known, and in no figure"
@@ -571,6 +573,27 @@ class Series:
         silent = np.flatnonzero(steps > max(GAP_PERIODS * float(np.median(steps)), SILENT_NS))
         return [(int(times[at]), int(times[at + 1])) for at in silent]
 
+    def unread(self) -> list[str]:
+        """Notes on what another tool's log does not tell of its power: failed reads, cells without a value, pauses."""
+        if not self.imported.is_import:
+            return []
+        names: dict[tuple[int, int], list[str]] = {}
+        for channel in self.power_channels():
+            t_ns, value = self.raw(channel.name)
+            longest_ns = GAP_PERIODS * float(np.median(np.diff(t_ns)))
+            read_ns, whole_ns = _read_ns(
+                t_ns, value, None if channel.kind == "counter" else longest_ns
+            )
+            if read_ns < SAMPLED * whole_ns:
+                names.setdefault((whole_ns - read_ns, whole_ns), []).append(channel.name)
+        return [
+            UNREAD.format(
+                f"{each[0]}{f' and {len(each) - 1} more' * (len(each) > 1)}", spoken(unread * 1e-9),
+                spoken(whole * 1e-9), 100 * unread / whole,
+            )
+            for (unread, whole), each in names.items()
+        ]  # fmt: skip
+
     def cut_short(self) -> list[str]:
         """Notes on logs of power of other tools that begin after the first step or end before the last."""
         clean = self.steps.clean
@@ -663,6 +686,16 @@ class Series:
                 words = f"{channel.name} was read every {spoken(updates.spacing_s)}"
                 limits.append((updates.spacing_s, words))
         return max(limits)
+
+
+def _read_ns(t_ns: IntArray, value: FloatArray, longest_ns: float | None) -> tuple[int, int]:
+    """Time between reads that succeeded one after the other, and from the first row to the last."""
+    known = np.flatnonzero(np.isfinite(value))
+    length = np.diff(t_ns[known])
+    between = np.diff(known) == 1
+    if longest_ns is not None:
+        between &= length <= longest_ns
+    return int(length[between].sum()), int(t_ns[-1] - t_ns[0])
 
 
 def clock_of(alignment: Alignment | None) -> ClockError | None:

@@ -156,6 +156,23 @@ def test_no_energy_spans_an_interval_that_perf_did_not_count(tmp_path: Path) -> 
     assert_says(run.metrics["recorded_energy"].reason, "89 %")
 
 
+@pytest.mark.parametrize(("damaged", "is_refused"), [(3, False), (4, True)])
+def test_intervals_that_perf_did_not_count_are_whole_lines_once(
+    tmp_path: Path, damaged: int, is_refused: bool
+) -> None:
+    """350 whole lines, half of them uncounted: one in a hundred of them is three."""
+    joules = ("5.00", "<not counted>")
+    lines = [
+        f"{n}.000000000,{joules[n % 2]},Joules,power/energy-pkg/,9,99.00,,\n" for n in range(350)
+    ]
+    text = "".join([*lines, *["no interval\n"] * damaged])
+    if is_refused:
+        with refused("malformed-line", "351"):
+            read(tmp_path / "log", text)
+    else:
+        assert read(tmp_path / "log", text)[1].ignored["damaged line"] == 3
+
+
 def test_a_zone_that_perf_never_counted_is_no_part_of_the_total(tmp_path: Path) -> None:
     _, recording = read(tmp_path / "log", PERF_CSV + PERF_CSV.replace("energy-ram", "energy-psys").replace(
         "1.10,", "<not counted>,").replace("1.40,", "<not counted>,"))  # fmt: skip

@@ -69,12 +69,13 @@ def parse(data: bytes) -> Recording:
             ignored[OTHER.format(match["event"])] += 1
             continue
         joules = _joules(match["count"])
-        if joules is None:
-            ignored[NOT_COUNTED.format(match["event"])] += 1
         seconds, _, decimals = match["seconds"].partition(".")
         t_ns = int(seconds) * SECOND_NS + int(decimals.ljust(9, "0"))
         counts.append(_Count(line=number, t_ns=t_ns, zone=energy["zone"], joules=joules))
     notes = left_out(damage, len(counts) + sum(ignored.values()))
+    ignored += Counter(
+        NOT_COUNTED.format(f"power/energy-{each.zone}/") for each in counts if each.joules is None
+    )
     zones = frozenset(each.zone for each in counts if each.joules is not None)
     if not zones:
         raise FormatError(

@@ -16,13 +16,17 @@ from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     COMMAS,
     DAMAGED,
+    FAR_APART_S,
     MIXED,
     NO_END,
+    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
+    THOUSANDS,
     iso_ns,
     left_out,
+    parted,
     separator,
     spread,
     whole_lines,
@@ -76,16 +80,23 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     """
     whole, cut = whole_lines(data)
     table = _read_at_once(whole, units)
-    return _recording(_read_by_line(whole, units) if table is None else table, cut)
+    table = _read_by_line(whole, units) if table is None else table
+    if COMMAS in table.notes and (number := parted(whole)):
+        raise FormatError(FORMAT, 1, THOUSANDS.format(number), id="ambiguous-commas")
+    apart = float(np.median(np.diff(table.seconds)))
+    if table.unsaid and not table.wall and apart >= FAR_APART_S:
+        raise FormatError(FORMAT, 1, NO_TIME_UNIT.format(apart), id="no-time-unit")
+    return _recording(table, cut)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Table:
-    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside."""
+    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside; whether no unit of time is said."""
 
     seconds: np.ndarray
     values: dict[str, np.ndarray]
     wall: bool
+    unsaid: bool
     aside: dict[str, int]
     notes: tuple[str, ...] = ()
 
@@ -189,6 +200,7 @@ def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
         seconds=np.asarray(table.seconds),
         values={quantity: np.asarray(reading) for quantity, reading in table.values.items()},
         wall=table.wall,
+        unsaid=columns["time"].factor is None,
         aside={**aside, DAMAGED: len(damage)} if damage else aside,
         notes=notes,
     )
@@ -287,7 +299,8 @@ def _whole_table(
         np.multiply(values, columns[quantity].factor or 1.0, out=values)
     if any(np.isinf(values).any() for values in table.values()):
         return None
-    return _Table(seconds=seconds, values=table, wall=wall, aside=aside, notes=notes)
+    unsaid = columns["time"].factor is None
+    return _Table(seconds=seconds, values=table, wall=wall, unsaid=unsaid, aside=aside, notes=notes)
 
 
 def _numbers(

@@ -72,6 +72,7 @@ _TIME_WORD: Final = re.compile(
     rb"(?i)(?:t|time|seconds|timestamp|elapsed)(?:_(?:s|ms|us|ns|min|h))?\Z"
 )
 _NUMBER: Final = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|(?i:nan|-)")
+_LOOK_UTF16: Final = 200  # bytes: of text in Latin letters every other is 0
 _LOOK_LINES: Final = 8  # of a table that blanks separate
 
 FORMATS: Final = (
@@ -215,8 +216,8 @@ def as_table(data: bytes) -> bytes:
     PowerShell writes UTF-16, and scripts put numbers beside each other: what is a number in every
     line below as many headings, or names them in a comment, is a table all the same.
     """
-    if data.startswith(UTF16):
-        data = data.decode("utf-16", errors="replace").encode()
+    if encoding := _utf16(data):
+        data = data.decode(encoding, errors="replace").encode()
     if data.startswith(_JOULESCOPE):
         return _JOULESCOPE_UNITS + data[len(_JOULESCOPE) :]
     lines = [line.split() for line in data[:LOOK_BYTES].splitlines()[:_LOOK_LINES] if line.strip()]
@@ -230,6 +231,16 @@ def as_table(data: bytes) -> bytes:
         return data
     below = [b",".join(line.split()) for line in data.lstrip(b"\r\n ").split(b"\n")[1:]]
     return b"\n".join([b",".join(headings), *below])
+
+
+def _utf16(data: bytes) -> str:
+    """The encoding of text in UTF-16, with its mark or without; "" of any other."""
+    if data.startswith(UTF16):
+        return "utf-16"
+    head = data[:_LOOK_UTF16]
+    halves = {"utf-16-le": head[1::2], "utf-16-be": head[::2]}
+    text = len(head) > 1 and head.count(0) == len(head) // 2
+    return next((name for name, half in halves.items() if text and not any(half)), "")
 
 
 def _parser(form: Format) -> Callable[..., Recording | Trace]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ NAME: Final = "perf stat"
 OTHER: Final = "counter that is no energy: {}"
 NOT_COUNTED: Final = "interval in which {} was not counted"
 UNCOUNTED: Final = "{} intervals were not counted: they are gaps, whose energy is in no figure"
+ALL_FROM_0: Final = 1.5  # intervals, at most, lie before the first time where no line is missing
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _ROW: Final = re.compile(
@@ -85,7 +87,7 @@ def parse(data: bytes) -> Recording:
     counts = [each for each in counts if each.zone in zones]
     if uncounted := sum(each.joules is None for each in counts):
         notes.append(UNCOUNTED.format(uncounted))
-    by_time = _together(_totals(counts, zones))
+    by_time = _from_begin(_together(_totals(counts, zones)), zones)
     times = times_of_rows(by_time, NAME, None, clock="monotonic")
     channels, t_by_name, v_by_name = gather(by_time, times, fill=False)
     series = {name: _with_gaps(t_by_name[name], v_by_name[name]) for name in t_by_name}
@@ -110,6 +112,16 @@ def _totals(counts: Sequence[_Count], zones: frozenset[str]) -> list[Row]:
         channel = _channel(each.zone, zones)
         rows.append(Row(line=each.line, t_ns=each.t_ns, values=[(channel, value)]))
     return rows
+
+
+def _from_begin(rows: list[Row], zones: frozenset[str]) -> list[Row]:
+    """With the begin of the first interval, of which times count, unless lines before it are missing."""
+    times = [row.t_ns or 0 for row in rows]
+    usual = statistics.median(np.diff(times)) if len(times) > 1 else times[0]
+    if not 0 < times[0] <= ALL_FROM_0 * usual:
+        return rows
+    zero = [(_channel(zone, zones), 0.0) for zone in zones]
+    return [Row(line=rows[0].line, t_ns=0, values=zero), *rows]
 
 
 def _with_gaps(t_ns: Longs, value: Floats) -> tuple[Longs, Floats]:

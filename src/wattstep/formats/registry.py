@@ -60,14 +60,16 @@ _METER: Final = (
 )
 _TIME: Final = rb"\b(?:t|time|seconds|timestamp)(?:_(?:s|ms|us|ns|min|h))?\b"
 # Packets by their length, with a byte that no text has near the begin; or the text form.
-_PERFETTO: Final = (
+PERFETTO: Final = (
     rb"\A(?:\x0a(?=[\x00-\xff]{0,64}[\x00-\x08\x0e-\x1f])|(?:\s*#[^\n]*\n|\s)*packet\s*:?\s*\{)"
 )
 
 _JSON: Final = re.compile(rb"\A\s*(?:\{|\[\s*[\[{])")
 # A Joulescope's header is a comment that names no unit; its values are in A, V, W, C and J.
-_JOULESCOPE: Final = b"#time,current,voltage,power,charge,energy\n"
-_JOULESCOPE_UNITS: Final = b"time_s,current_A,voltage_V,power_W,charge_C,energy_J\n"
+_JOULESCOPE: Final = re.compile(rb"\A#time,(?=[^\n]*\bpower\b)[a-z0-9_,]+\r?\n")
+_JOULESCOPE_UNITS: Final = {
+    b"time": b"s", b"current": b"A", b"voltage": b"V", b"power": b"W", b"charge": b"C", b"energy": b"J",
+}  # fmt: skip
 _TIME_WORD: Final = re.compile(
     rb"(?i)(?:t|time|seconds|timestamp|elapsed)(?:_(?:s|ms|us|ns|min|h))?\Z"
 )
@@ -79,7 +81,7 @@ FORMATS: Final = (
     Format(
         name="nvidia-smi dmon",
         known_by=re.compile(
-            rb"(?m)\A\s*#\s*(?:[\w:]+\s+){0,2}gpu\s+(?:[a-z0-9]+\s+)*?(?:pwr|sm|gtemp|mclk|fb)\b"
+            rb"(?m)\A\s*#\s*(?:[\w:]+[,\s]+){0,2}gpu[,\s]+(?:[a-z0-9]+[,\s]+)*?(?:pwr|sm|gtemp|mclk|fb)\b"
         ),
         read="wattstep.formats.nvidia_dmon:parse",
         takes=("interval_s",),
@@ -110,7 +112,7 @@ FORMATS: Final = (
     ),
     Format(
         name="Perfetto trace",
-        known_by=re.compile(_PERFETTO),
+        known_by=re.compile(PERFETTO),
         read="wattstep.formats.perfetto_trace:read",
         by_path=True,
     ),
@@ -218,8 +220,13 @@ def as_table(data: bytes) -> bytes:
     """
     if encoding := _utf16(data):
         data = data.decode(encoding, errors="replace").encode()
-    if data.startswith(_JOULESCOPE):
-        return _JOULESCOPE_UNITS + data[len(_JOULESCOPE) :]
+    if (header := _JOULESCOPE.match(data)) is not None:
+        names = header[0][1:].strip().split(b",")
+        units = (
+            b"_" + _JOULESCOPE_UNITS[each] if each in _JOULESCOPE_UNITS else b"" for each in names
+        )
+        cells = (name + unit for name, unit in zip(names, units, strict=True))
+        return b",".join(cells) + b"\n" + data[header.end() :]
     lines = [line.split() for line in data[:LOOK_BYTES].splitlines()[:_LOOK_LINES] if line.strip()]
     headings, rows = (lines[0], lines[1:]) if lines else ([], [])
     if headings and headings[0].startswith(b"#"):

@@ -253,6 +253,8 @@ MISTAKEN = {
     "codecarbon, run first": "run_id,timestamp,project_name,duration,emissions,cpu_power\nx,2026-11-20T12:00:00,a,10,0.1,42.5\n",
     "nvidia-smi -q": "\n==============NVSMI LOG==============\n\nTimestamp   : Thu Nov 26 10:00:00 2026\n",
     "rocm-smi text": "\n\n======= ROCm System Management Interface =======\nGPU  Temp   AvgPwr\n0    31.0c  35.0W\n",
+    "perf stat without intervals": "# started on Fri Nov 20\n\n Performance counter stats for 'system wide':\n\n  50.00 Joules power/energy-pkg/\n",
+    "perf stat as JSON": '{"interval" : 1.001, "counter-value" : "5.00", "unit" : "Joules"}\n',
     "perf.data": "PERFILE2" + "\0" * 100,
     "SQLite": "SQLite format 3\0" + "\0" * 100,
 }  # fmt: skip
@@ -260,6 +262,7 @@ SAID = {
     "codecarbon": "codecarbon", "noheader": "--format=csv", "noheader, no units": "--format=csv",
     "noheader, no times": "--format=csv", "people": "--query-gpu", "rocm-smi": "rocm-smi",
     "rocm-smi JSON": "rocm-smi", "plist": "powermetrics", "perf.data": "perf stat",
+    "perf stat without intervals": "-I 1000", "perf stat as JSON": "-x,",
     "codecarbon, run first": "codecarbon", "nvidia-smi -q": "--query-gpu", "rocm-smi text": "rocm-smi",
     "SQLite": "nsys stats --format csv",
 }  # fmt: skip

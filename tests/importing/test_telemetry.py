@@ -80,6 +80,26 @@ def test_times_that_say_no_unit_are_seconds_or_since_1970(tmp_path: Path, header
         assert list(t_ns) == [(begin + n) * 10**9 for n in range(9)]
 
 
+@pytest.mark.parametrize(
+    ("header", "watts"),
+    [
+        ("time_s,Power (MW)", None),
+        ("time_s,power_MW", None),
+        ("TIME_S,POWER_MW", 5.1),
+        ("time_s,power_mW", 5.1),
+    ],
+)
+def test_a_capital_m_among_small_letters_is_neither_mega_nor_milli(
+    tmp_path: Path, header: str, watts: float | None
+) -> None:
+    path = odd(tmp_path / "log.csv", header, str)
+    if watts is None:
+        with refused("unreadable-telemetry", header.partition(",")[2], "no unit"):
+            read(path)
+    else:
+        assert read(path)[0].recording.value["meter.power"][0] == pytest.approx(watts)
+
+
 @pytest.mark.parametrize("header", ["time_s;power [mW];a [A]", "time_s;power_mW;a"])
 def test_commas_that_may_part_thousands_are_refused(tmp_path: Path, header: str) -> None:
     def log(watts: str, amperes: str) -> Path:

@@ -29,6 +29,14 @@ MISTAKEN: Final = tuple(
             "perf stat -a -I 1000 -e power/energy-pkg/",
         ),
         (
+            rb"\A\s*\{\"interval\" ?: ?[^\n]{1,80}\"counter-value\"",
+            "JSON of perf stat: its text, or that of -x, is read",
+        ),
+        (
+            rb"(?m)\A(?:#[^\n]*|\s*)*^ Performance counter stats for ",
+            "what perf stat counted of a whole run: with -I 1000 it counts interval by interval, which is read",
+        ),
+        (
             rb"\A(?:\xef\xbb\xbf)?(?=[^\n]*\bproject_name\b)(?=[^\n]*\bduration\b)[^\n]*\bemissions\b",
             "codecarbon's emissions.csv, which has a row for a whole run and no samples: its energies are "
             "sums over a time that nothing here can divide",

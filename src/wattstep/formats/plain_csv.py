@@ -346,9 +346,22 @@ def _bracketed(written: str) -> str | None:
 
 def _behind(name: str, written: str) -> str | None:
     known = _WRITTEN.get(written.lower())
-    if known is None or _LETTERS.get(known, "") not in name.lower():
+    if (
+        known is None
+        or _LETTERS.get(known, "") not in name.lower()
+        or mega_or_milli(f"{name} {written}")
+    ):
         return None
     return known
+
+
+def mega_or_milli(heading: str) -> bool:
+    """True for a capital M before a unit among small letters, as in "Power (MW)": nobody can tell which it is."""
+    return (
+        re.search(r"(?<![A-Za-z])M(?:W|J|V|A|Wh)(?![A-Za-z])", heading.replace("_", " "))
+        is not None
+        and not heading.isupper()
+    )
 
 
 def name_of(words: str) -> str:

@@ -19,10 +19,10 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.checks import LEAST_NUMBER
 
 # By unit: least and most. Far beyond any machine that a network is trained on, so that what lies
-# outside is a mistake of a unit, or of a digit: ten megawatts are a data centre.
+# outside is a mistake of a unit, or of a digit: a megawatt is a hall of machines.
 LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
-        "W": (-1e7, 1e7), "J": (-1e18, 1e18), "V": (-1e6, 1e6), "A": (-1e6, 1e6), "°C": (-274.0, 1e4),
+        "W": (-1e6, 1e6), "J": (-1e18, 1e18), "V": (-1e6, 1e6), "A": (-1e6, 1e6), "°C": (-274.0, 1e4),
         "Hz": (0.0, 1e13), "ratio": (-1e3, 1e3), "B": (-1e18, 1e18), "s": (-1e12, 1e12),
     }
 )  # fmt: skip

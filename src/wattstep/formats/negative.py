@@ -71,7 +71,8 @@ def without_negative(recording: Recording, file: str) -> Recording:
 
 
 def _known(values: np.ndarray) -> np.ndarray:
-    return values[np.isfinite(values)]
+    known: np.ndarray = values[np.isfinite(values)]
+    return known
 
 
 def _tells(channel: Channel, value: Mapping[str, np.ndarray]) -> bool:

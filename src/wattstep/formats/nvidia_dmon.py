@@ -139,7 +139,7 @@ def _time(by_heading: Mapping[str, str], line: int) -> int | None:
     try:
         return wall_ns(datetime.strptime(f"{date or _NO_DATE} {clock}", "%Y%m%d %H:%M:%S"))
     except ValueError as error:
-        problem = f"{date[:20]!r} {clock[:20]!r} is no time"
+        problem = f"{(date or '')[:20]!r} {clock[:20]!r} is no time"
         raise FormatError(NAME, line, problem, id="not-a-time") from error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ def _totals(counts: Sequence[_Count], zones: frozenset[str]) -> list[Row]:
 def _from_begin(rows: list[Row], zones: frozenset[str]) -> list[Row]:
     """With the begin of the first interval, of which times count, unless lines before it are missing."""
     times = [row.t_ns or 0 for row in rows]
-    usual = statistics.median(np.diff(times)) if len(times) > 1 else times[0]
+    usual = float(np.median(np.diff(times))) if len(times) > 1 else times[0]
     if not 0 < times[0] <= ALL_FROM_0 * usual:
         return rows
     zero = [(_channel(zone, zones), 0.0) for zone in zones]

@@ -75,4 +75,4 @@ def test_reads_of_which_every_other_fails_tell_no_energy_and_why(tmp_path: Path)
         "recorded_energy"
     ]
     assert energy.missing
-    assert_says(energy.reason, "no two samples one after the other")
+    assert_says(energy.reason, "no two samples")

@@ -101,6 +101,22 @@ def test_dmon_with_dates_has_a_clock(tmp_path: Path) -> None:
     assert recording.clock == "wall"
 
 
+def test_dmon_with_times_of_day_knows_how_far_apart_rows_are(tmp_path: Path) -> None:
+    """Over midnight, two seconds apart."""
+    head = "#Time        gpu    pwr\n#HH:MM:SS    Idx      W\n"
+    times = ("23:59:56", "23:59:58", "00:00:00", "00:00:02")
+    _, recording = read(tmp_path / "log", head + "".join(f" {at}      0    100\n" for at in times))
+    assert list(np.diff(recording.t_ns["gpu0.power"])) == [2 * 10**9] * 3
+    assert recording.clock == "counted"
+
+
+def test_dmon_as_csv_is_read(tmp_path: Path) -> None:
+    text = "#gpu, pwr, gtemp, sm\n#Idx, W, C, %\n" + "0, 100, 45, 50\n0, 102, -, 50\n"
+    name, recording = read(tmp_path / "log", text, interval_s=1.0)
+    assert name == "nvidia-smi dmon"
+    assert list(recording.value["gpu0.power"]) == [100.0, 102.0]
+
+
 def test_a_unit_of_dmon_that_is_not_known_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="furlongs"):
         read(tmp_path / "log", DMON.replace("  C      C", "  C furlongs"), interval_s=1.0)
@@ -127,12 +143,13 @@ def test_powermetrics_has_the_parts_of_the_chip_as_estimates(tmp_path: Path) -> 
 def test_energies_that_perf_counted_become_counters(tmp_path: Path, text: str) -> None:
     name, recording = read(tmp_path / "log", text)
     assert name == "perf stat"
-    assert list(recording.value["rapl.package.energy"]) == pytest.approx([5.43, 11.43, 17.0])
-    assert list(recording.t_ns["rapl.package.energy"]) == [1000266054, 2000512345, 3000700000]
+    assert list(recording.value["rapl.package.energy"]) == pytest.approx([0.0, 5.43, 11.43, 17.0])
+    assert list(recording.t_ns["rapl.package.energy"]) == [0, 1000266054, 2000512345, 3000700000]
     assert list(recording.value["rapl.dram.energy"]) == pytest.approx(
-        [1.1, np.nan, 1.1, 2.5], nan_ok=True
+        [0.0, 1.1, np.nan, 1.1, 2.5], nan_ok=True
     )
     assert list(recording.t_ns["rapl.dram.energy"]) == [
+        0,
         1000266054,
         2000512344,
         2000512345,
@@ -143,7 +160,7 @@ def test_energies_that_perf_counted_become_counters(tmp_path: Path, text: str) -
 
 
 def test_no_energy_spans_an_interval_that_perf_did_not_count(tmp_path: Path) -> None:
-    """Ten intervals of a second at 5 J, of which the fourth was not counted: 5 W in the eight known."""
+    """Ten intervals of a second at 5 J, of which the fourth was not counted: 5 W in the nine known."""
     joules = ["5.00", "5.00", "5.00", "<not counted>", *["5.00"] * 6]
     path = tmp_path / "perf.log"
     path.write_text(
@@ -152,8 +169,25 @@ def test_no_energy_spans_an_interval_that_perf_did_not_count(tmp_path: Path) -> 
     import_run(ImportSettings(telemetry=(path,)), tmp_path / "run")
     run = load(tmp_path / "run")
     assert run.metrics["mean_power"].value == pytest.approx(5.0)
-    assert run.metrics["recorded_energy"].value == pytest.approx(40.0)
-    assert_says(run.metrics["recorded_energy"].reason, "89 %")
+    assert run.metrics["recorded_energy"].value == pytest.approx(45.0)
+    assert_says(run.metrics["recorded_energy"].reason, "90 %")
+
+
+@pytest.mark.parametrize(("damaged", "is_refused"), [(3, False), (4, True)])
+def test_intervals_that_perf_did_not_count_are_whole_lines_once(
+    tmp_path: Path, damaged: int, is_refused: bool
+) -> None:
+    """350 whole lines, half of them uncounted: one in a hundred of them is three."""
+    joules = ("5.00", "<not counted>")
+    lines = [
+        f"{n}.000000000,{joules[n % 2]},Joules,power/energy-pkg/,9,99.00,,\n" for n in range(350)
+    ]
+    text = "".join([*lines, *["no interval\n"] * damaged])
+    if is_refused:
+        with refused("malformed-line", "351"):
+            read(tmp_path / "log", text)
+    else:
+        assert read(tmp_path / "log", text)[1].ignored["damaged line"] == 3
 
 
 def test_a_zone_that_perf_never_counted_is_no_part_of_the_total(tmp_path: Path) -> None:
@@ -165,13 +199,22 @@ def test_a_zone_that_perf_never_counted_is_no_part_of_the_total(tmp_path: Path) 
 
 def test_columns_of_perf_and_thousands_in_them_are_read(tmp_path: Path) -> None:
     _, recording = read(tmp_path / "log", PERF_COLUMNS)
-    assert list(recording.value["rapl.package.energy"]) == pytest.approx([5.43, 1011.43])
+    assert list(recording.value["rapl.package.energy"]) == pytest.approx([0.0, 5.43, 1011.43])
 
 
-def test_a_joulescope_s_log_says_no_units_and_has_those_of_its_manual(tmp_path: Path) -> None:
-    text = "#time,current,voltage,power,charge,energy\n" + "".join(
-        f"{n / 2},0.4,4.75,1.9,{n},{n}\n" for n in range(4)
-    )
+def test_intervals_of_perf_whose_first_lines_are_gone_do_not_begin_at_0(tmp_path: Path) -> None:
+    lines = [f"{n}.000000000,5.00,Joules,power/energy-pkg/,9,99.00,,\n" for n in range(50, 60)]
+    _, recording = read(tmp_path / "log", "".join(lines))
+    assert recording.t_ns["rapl.package.energy"][0] == 50 * 10**9
+
+
+@pytest.mark.parametrize(("more", "end"), [("", "\n"), ("", "\r\n"), (",gpi0", "\n")])
+def test_a_joulescope_s_log_says_no_units_and_has_those_of_its_manual(
+    tmp_path: Path, more: str, end: str
+) -> None:
+    cell = ",0" if more else ""
+    rows = [f"{n / 2},0.4,4.75,1.9,{n},{n}{cell}" for n in range(4)]
+    text = end.join([f"#time,current,voltage,power,charge,energy{more}", *rows, ""])
     name, recording = read(tmp_path / "log", text)
     assert name == "power meter"
     assert list(recording.value["meter.power"]) == [1.9] * 4
@@ -207,6 +250,11 @@ MISTAKEN = {
     "rocm-smi": "device,Average Graphics Package Power (W),GPU use (%)\ncard0,35.0,3\n",
     "rocm-smi JSON": '{"card0": {"Average Graphics Package Power (W)": "35.0"}}',
     "plist": '<?xml version="1.0"?>\n<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "x">\n<plist version="1.0">',
+    "codecarbon, run first": "run_id,timestamp,project_name,duration,emissions,cpu_power\nx,2026-11-20T12:00:00,a,10,0.1,42.5\n",
+    "nvidia-smi -q": "\n==============NVSMI LOG==============\n\nTimestamp   : Thu Nov 26 10:00:00 2026\n",
+    "rocm-smi text": "\n\n======= ROCm System Management Interface =======\nGPU  Temp   AvgPwr\n0    31.0c  35.0W\n",
+    "perf stat without intervals": "# started on Fri Nov 20\n\n Performance counter stats for 'system wide':\n\n  50.00 Joules power/energy-pkg/\n",
+    "perf stat as JSON": '{"interval" : 1.001, "counter-value" : "5.00", "unit" : "Joules"}\n',
     "perf.data": "PERFILE2" + "\0" * 100,
     "SQLite": "SQLite format 3\0" + "\0" * 100,
 }  # fmt: skip
@@ -214,6 +262,8 @@ SAID = {
     "codecarbon": "codecarbon", "noheader": "--format=csv", "noheader, no units": "--format=csv",
     "noheader, no times": "--format=csv", "people": "--query-gpu", "rocm-smi": "rocm-smi",
     "rocm-smi JSON": "rocm-smi", "plist": "powermetrics", "perf.data": "perf stat",
+    "perf stat without intervals": "-I 1000", "perf stat as JSON": "-x,",
+    "codecarbon, run first": "codecarbon", "nvidia-smi -q": "--query-gpu", "rocm-smi text": "rocm-smi",
     "SQLite": "nsys stats --format csv",
 }  # fmt: skip
 

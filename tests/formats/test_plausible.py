@@ -64,17 +64,6 @@ def test_each_unit_has_its_limits(tmp_path: Path, heading: str, cell: str) -> No
     assert sum(int(np.isnan(each).sum()) for each in recording.value.values()) == 1
 
 
-def test_power_that_is_below_0_throughout_is_refused_and_noise_about_0_is_not(
-    tmp_path: Path,
-) -> None:
-    drawn = meter(tmp_path / "turned.csv", ["-5.0"] * 50)
-    with refused("unreadable-telemetry", "turned.csv", "50 of 50"):
-        import_run(ImportSettings(telemetry=(drawn,)), tmp_path / "run")
-    _, recording = read_log(meter(tmp_path / "meter.csv", ["-0.01", *["5.0"] * 50]))
-    (name,) = recording.value
-    assert recording.value[name].min() == -0.01
-
-
 def test_a_counter_that_falls_as_often_as_it_rises_is_none(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(

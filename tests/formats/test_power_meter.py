@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.refusals import refused
-from tests.wording import assert_says, saying
+from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.power_meter import _read_at_once, _read_by_line, parse
@@ -328,17 +328,6 @@ def test_a_stated_unit_that_does_nothing_is_refused(units: list[str]) -> None:
 
 def test_volts_and_amperes_are_read_where_the_power_beside_them_says_no_unit() -> None:
     assert read("t,power,voltage_V,current_A\n0,4000,5,0.8\n1,4000,5,0.8\n")[1] == [4.0, 4.0]
-
-
-@pytest.mark.parametrize(
-    ("amperes", "told"), [(1.2, False), (2.5, False), (120.0, True), (0.0, True)]
-)
-def test_volts_and_amperes_that_make_another_power_are_told(amperes: float, told: bool) -> None:
-    """6 W at 5 V are 1.2 A, or 2.5 A at a power factor of 0.48."""
-    rows = "".join(f"{n},6,5,{amperes}\n" for n in range(10))
-    recording = parse(f"time_s,power_W,voltage_V,current_A\n{rows}".encode())
-    assert list(recording.value["meter.power"]) == [6.0] * 10
-    assert bool(saying(recording.notes, "6 W", f"{5 * amperes:.3g} W")) == told
 
 
 def test_joules_of_a_meter_are_kept_beside_its_watts() -> None:

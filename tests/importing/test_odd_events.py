@@ -83,6 +83,14 @@ def test_a_file_that_was_joined_to_itself_counts_its_calls_once(tmp_path: Path) 
     assert rows[0]["aten::mm"] == 1
 
 
+def test_a_file_without_numbers_that_was_joined_to_itself_counts_its_calls_once(
+    tmp_path: Path,
+) -> None:
+    calls = [event(f"aten::op{n}", 1000 * n, 20) for n in range(12)]
+    tables = tables_of(read_trace(written(tmp_path / "trace.json", [*calls, *calls])))
+    assert tables.left_out[TWICE].events == 12
+
+
 def test_calls_without_a_number_that_look_alike_are_two(tmp_path: Path) -> None:
     same = [event("aten::mm", 500, 20), event("aten::mm", 500, 20)]
     tables = tables_of(read_trace(written(tmp_path / "trace.json", [*steps(), *same])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,68 @@ def test_formats_are_known_by_their_contents(tmp_path: Path) -> None:
 def test_what_cannot_be_read_names_its_file(tmp_path: Path, text: str, id: str, named: str) -> None:
     with refused(id, "--telemetry odd.csv: ", named):
         read(write(tmp_path / "odd.csv", text))
+
+
+def odd(path: Path, header: str, cells: Callable[[int], str], mark: str = ",") -> Path:
+    return write(path, header + "\n" + "".join(f"{cells(n)}{mark}{5100 + n}\n" for n in range(9)))
+
+
+@pytest.mark.parametrize("header", ["time,power [mW]", "time,power_mW"])
+def test_times_that_say_no_unit_are_seconds_or_since_1970(tmp_path: Path, header: str) -> None:
+    """Of rows that lie 100 apart nobody knows whether that is ms; what lies a second apart is s."""
+    path = tmp_path / "log.csv"
+    with refused("unreadable-telemetry", "100", "time_ms"):
+        read(odd(path, header, lambda n: f"{100 * n}"))
+    begin = 1_795_176_000
+    for size in (1, 10**3, 10**6, 10**9):
+        (log,) = read(odd(path, header, lambda n, size=size: f"{(begin + n) * size}"))  # type: ignore[misc]
+        (t_ns,) = log.recording.t_ns.values()
+        assert list(t_ns) == [(begin + n) * 10**9 for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("header", "watts"),
+    [
+        ("time_s,Power (MW)", None),
+        ("time_s,power_MW", None),
+        ("TIME_S,POWER_MW", 5.1),
+        ("time_s,power_mW", 5.1),
+    ],
+)
+def test_a_capital_m_among_small_letters_is_neither_mega_nor_milli(
+    tmp_path: Path, header: str, watts: float | None
+) -> None:
+    path = odd(tmp_path / "log.csv", header, str)
+    if watts is None:
+        with refused("unreadable-telemetry", header.partition(",")[2], "no unit"):
+            read(path)
+    else:
+        assert read(path)[0].recording.value["meter.power"][0] == pytest.approx(watts)
+
+
+@pytest.mark.parametrize("header", ["time_s;power [mW];a [A]", "time_s;power_mW;a"])
+def test_commas_that_may_part_thousands_are_refused(tmp_path: Path, header: str) -> None:
+    def log(watts: str, amperes: str) -> Path:
+        rows = "".join(f"{n};{watts};{amperes}\n" for n in range(5))
+        return write(tmp_path / "log.csv", f"{header}\n{rows}")
+
+    with refused("unreadable-telemetry", "5,100", "thousands"):
+        read(log("5,100", "1"))
+    for other in ("0,512", "1,5", "1,5000"):  # which no thousands have
+        (read_,) = read(log("5,100", other))
+        values = read_.recording.value
+        assert values[next(name for name in values if "power" in name)][0] == pytest.approx(5.1e-3)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("header", ["time_s,power [mW]", "time_s,power_mW"])
+def test_text_in_utf_16_is_read_with_its_mark_and_without(
+    tmp_path: Path, header: str, encoding: str
+) -> None:
+    path = odd(tmp_path / "log.csv", header, str)
+    path.write_bytes(path.read_text().encode(encoding))
+    (value,) = read(path)[0].recording.value.values()
+    assert value[0] == pytest.approx(5.1)
 
 
 def test_a_file_is_named_once_in_its_error(tmp_path: Path) -> None:

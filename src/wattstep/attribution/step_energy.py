@@ -252,7 +252,7 @@ def power_over(
     gains, lengths = energy.curve.gains(parts)
     known = lengths > 0
     if not known.any():
-        return missing("W", f"no samples of {energy.source} in {what}")
+        return missing("W", none_of(energy, what))
     if reason := energy.too_little(float(lengths[known].sum()), float(gains[known].sum())):
         return missing("W", reason)
     gained, seconds = _by_update(energy, parts[known, 0], gains[known], lengths[known])
@@ -263,6 +263,12 @@ def power_over(
         systematic=energy.systematic_at(figure.value or 0.0),
         reason=joined(figure.reason, partly(share, what)),
     )
+
+
+def none_of(energy: EnergySource, what: str) -> str:
+    """Reason why there is no energy in a time that nothing was sampled of."""
+    alone = "two samples one after the other" if len(energy.curve.t_ns) > 1 else "samples"
+    return f"no {alone} of {energy.source} in {what}"
 
 
 def partly(share: float, what: str) -> str | None:

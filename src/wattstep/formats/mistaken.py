@@ -29,14 +29,27 @@ MISTAKEN: Final = tuple(
             "perf stat -a -I 1000 -e power/energy-pkg/",
         ),
         (
-            rb"\A(?:\xef\xbb\xbf)?\"?timestamp\"?,\"?project_name\"?,\"?run_id\"?,",
+            rb"\A\s*\{\"interval\" ?: ?[^\n]{1,80}\"counter-value\"",
+            "JSON of perf stat: its text, or that of -x, is read",
+        ),
+        (
+            rb"(?m)\A(?:#[^\n]*|\s*)*^ Performance counter stats for ",
+            "what perf stat counted of a whole run: with -I 1000 it counts interval by interval, which is read",
+        ),
+        (
+            rb"\A(?:\xef\xbb\xbf)?(?=[^\n]*\bproject_name\b)(?=[^\n]*\bduration\b)[^\n]*\bemissions\b",
             "codecarbon's emissions.csv, which has a row for a whole run and no samples: its energies are "
             "sums over a time that nothing here can divide",
         ),
         (
-            rb"\A[^\n]{0,80}ROCm System Management Interface|\A(?:device|card),[^\n]*(?:\(W\)|GPU use)|\A\s*\{\s*\"card\d+\"",
+            rb"\A\s*[^\n]{0,80}ROCm System Management Interface|\A(?:device|card),[^\n]*(?:\(W\)|GPU use)|\A\s*\{\s*\"card\d+\"",
             "a snapshot of rocm-smi, which has no times: log time and watts as CSV, e.g. a line "
             "time_s,gpu0_power_W every second",
+        ),
+        (
+            rb"\A\s*=+NVSMI LOG=+\s",
+            "the text of nvidia-smi -q, which is a snapshot: nvidia-smi --query-gpu=timestamp,index,power.draw "
+            "--format=csv -lms 100 records",
         ),
         (
             rb"(?s)\A\s*<\?xml.{0,300}<plist",

@@ -1,7 +1,8 @@
 """Lines of `nvidia-smi dmon`: a table of numbers, a row for each GPU, with its headings every so often.
 
 Columns and units are those of its manual: power in W, temperatures in °C, utilizations in per cent,
-clocks in MHz, memory in MiB ("MB" there). `-o DT` puts date and time before each row.
+clocks in MHz, memory in MiB ("MB" there). `-o DT` puts date and time before each row, `-o T` the time
+alone; `--format csv` puts commas between cells.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from wattstep.formats.nvidia_smi import QUANTITIES, Quantity
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     DAMAGED,
+    HOUR_NS,
     NO_END,
     Row,
     gather,
@@ -43,6 +45,8 @@ FACTORS: Final[Mapping[str, float]] = MappingProxyType(
 )
 _DATES: Final = ("Date", "YYYYMMDD")
 _TIMES: Final = ("Time", "HH:MM:SS")
+_NO_DATE: Final = "19700101"  # a time without its day tells how far apart rows are
+_LAST_UNDATED_NS: Final = 24 * HOUR_NS
 
 
 def parse(data: bytes, *, interval_s: float | None = None) -> Recording:
@@ -64,9 +68,8 @@ def parse(data: bytes, *, interval_s: float | None = None) -> Recording:
     damage: list[FormatError] = []
     ignored: Counter[str] = Counter()
     for number, line in enumerate(lines, 1):
-        cells = line.split()
+        cells = line.lstrip("#").replace(",", " ").split()
         if line.startswith("#"):
-            cells = line[1:].split()
             if "gpu" in cells:
                 headings = cells
             elif len(cells) == len(headings):
@@ -131,12 +134,12 @@ def _number(cell: str, unit: str, line: int) -> float:
 def _time(by_heading: Mapping[str, str], line: int) -> int | None:
     date = next((by_heading[each] for each in _DATES if each in by_heading), None)
     clock = next((by_heading[each] for each in _TIMES if each in by_heading), None)
-    if date is None or clock is None:  # a time without its day is none
+    if clock is None:
         return None
     try:
-        return wall_ns(datetime.strptime(f"{date} {clock}", "%Y%m%d %H:%M:%S"))
+        return wall_ns(datetime.strptime(f"{date or _NO_DATE} {clock}", "%Y%m%d %H:%M:%S"))
     except ValueError as error:
-        problem = f"{date[:20]!r} {clock[:20]!r} is no time"
+        problem = f"{(date or '')[:20]!r} {clock[:20]!r} is no time"
         raise FormatError(NAME, line, problem, id="not-a-time") from error
 
 
@@ -160,7 +163,8 @@ def _recording(
     told = dict.fromkeys(notes)
     clock = "counted"
     for each in rows.values():
-        times = times_of(each, NAME, interval_s)
+        dated = max(row.t_ns or 0 for row in each) > _LAST_UNDATED_NS
+        times = times_of(each, NAME, interval_s, clock="wall" if dated else "counted")
         clock = times.clock
         told.update(dict.fromkeys(times.notes))
         own, t_by_name, v_by_name = gather(each, times, fill=True)

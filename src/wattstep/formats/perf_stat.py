@@ -21,6 +21,7 @@ NAME: Final = "perf stat"
 OTHER: Final = "counter that is no energy: {}"
 NOT_COUNTED: Final = "interval in which {} was not counted"
 UNCOUNTED: Final = "{} intervals were not counted: they are gaps, whose energy is in no figure"
+ALL_FROM_0: Final = 1.5  # intervals, at most, lie before the first time where no line is missing
 Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 _ROW: Final = re.compile(
@@ -69,12 +70,13 @@ def parse(data: bytes) -> Recording:
             ignored[OTHER.format(match["event"])] += 1
             continue
         joules = _joules(match["count"])
-        if joules is None:
-            ignored[NOT_COUNTED.format(match["event"])] += 1
         seconds, _, decimals = match["seconds"].partition(".")
         t_ns = int(seconds) * SECOND_NS + int(decimals.ljust(9, "0"))
         counts.append(_Count(line=number, t_ns=t_ns, zone=energy["zone"], joules=joules))
     notes = left_out(damage, len(counts) + sum(ignored.values()))
+    ignored += Counter(
+        NOT_COUNTED.format(f"power/energy-{each.zone}/") for each in counts if each.joules is None
+    )
     zones = frozenset(each.zone for each in counts if each.joules is not None)
     if not zones:
         raise FormatError(
@@ -84,7 +86,7 @@ def parse(data: bytes) -> Recording:
     counts = [each for each in counts if each.zone in zones]
     if uncounted := sum(each.joules is None for each in counts):
         notes.append(UNCOUNTED.format(uncounted))
-    by_time = _together(_totals(counts, zones))
+    by_time = _from_begin(_together(_totals(counts, zones)), zones)
     times = times_of_rows(by_time, NAME, None, clock="monotonic")
     channels, t_by_name, v_by_name = gather(by_time, times, fill=False)
     series = {name: _with_gaps(t_by_name[name], v_by_name[name]) for name in t_by_name}
@@ -109,6 +111,16 @@ def _totals(counts: Sequence[_Count], zones: frozenset[str]) -> list[Row]:
         channel = _channel(each.zone, zones)
         rows.append(Row(line=each.line, t_ns=each.t_ns, values=[(channel, value)]))
     return rows
+
+
+def _from_begin(rows: list[Row], zones: frozenset[str]) -> list[Row]:
+    """With the begin of the first interval, of which times count, unless lines before it are missing."""
+    times = [row.t_ns or 0 for row in rows]
+    usual = float(np.median(np.diff(times))) if len(times) > 1 else times[0]
+    if not 0 < times[0] <= ALL_FROM_0 * usual:
+        return rows
+    zero = [(_channel(zone, zones), 0.0) for zone in zones]
+    return [Row(line=rows[0].line, t_ns=0, values=zero), *rows]
 
 
 def _with_gaps(t_ns: Longs, value: Floats) -> tuple[Longs, Floats]:

@@ -6,9 +6,11 @@ import csv
 import io
 import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -19,15 +21,19 @@ from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     COMMAS,
     DAMAGED,
+    FAR_APART_S,
     MIXED,
     NO_END,
+    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
     SECOND_NS,
+    THOUSANDS,
     TIME_UNITS_NS,
     iso_ns,
     left_out,
+    parted,
     separator,
     spread,
     whole_lines,
@@ -36,11 +42,14 @@ from wattstep.schema.channel import Channel, Domain, Kind
 
 FORMAT = "plain CSV"
 TIMES = ("t_s", "t", "time_s", "time", "seconds", "timestamp")
+_SECONDS: Final = ("t_s", "time_s", "seconds")  # names that say the unit
 _HEADER = re.compile(r"([^\[\]]+?)\s*(?:\[([^\[\]]*)\])?")
 _BEHIND = re.compile(r"(.+?)(?:\s*\(([^()]+)\)|[ _]([^\W_]+))")  # "Current (mA)", "cpu_power_mW"
 SUM: Final = "the last line is the sum of the others, no sample, and was left out"
 LEAST_SUMMED, SUMMED = 10, 0.05  # lines; how far from their sum, or integral, it may lie
 _NOT_AFTER: Final = "its time is not after the line before"
+# A plain number this large is thousandths and so on of seconds since 1970.
+_EPOCH: Final = ((10**17, 1), (10**14, 1000), (10**11, 10**6))
 _WALL_NS = 10**17  # later than March 1973: nothing counts that long from its start
 _MOST_NS = 4 * 10**18
 # Unit as written: SI unit, factor.
@@ -142,6 +151,9 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     if again is not None and t_ns[0] == t_ns[-1]:
         raise FormatError(FORMAT, again, _NOT_AFTER, id="time-not-after")
     reader.check(line)
+    _check_times(t_ns, unit_ns, line)
+    if COMMAS in reader.notes and (parting := parted(text.encode())):
+        raise FormatError(FORMAT, line, THOUSANDS.format(parting), id="ambiguous-commas")
     notes = list(reader.notes)
     odd = back or (damage[-1] if damage and damage[-1].line == number else None)
     summed = _is_sum(reader, last, columns, t_ns if odd else t_ns[:-1], values)
@@ -157,6 +169,15 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         t_ns = spread(t_ns)
         notes.append(SAME_TIME)
     return _recording(columns, t_ns, values, damage, cut, notes, int(summed))
+
+
+def _check_times(t_ns: Sequence[int], unit_ns: int, line: int) -> None:
+    """Refuses times that may as well be thousandths of what they are taken for."""
+    if unit_ns or len(t_ns) < 2 or t_ns[0] >= _WALL_NS:
+        return
+    apart = statistics.median(after - before for before, after in pairwise(t_ns)) / SECOND_NS
+    if apart >= FAR_APART_S:
+        raise FormatError(FORMAT, line, NO_TIME_UNIT.format(apart), id="no-time-unit")
 
 
 def stated_units(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
@@ -265,8 +286,8 @@ def _cells(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 def _columns(
     header: Sequence[str], line: int, stated: Mapping[str, str]
 ) -> tuple[int, int, list[_Column]]:
-    """Column of the time, its unit in ns, and the other columns."""
-    time_at, unit_ns, columns = -1, SECOND_NS, []
+    """Column of the time, its unit in ns (0: not said), and the other columns."""
+    time_at, unit_ns, columns = -1, 0, []
     for position, heading in enumerate(header):
         match = _HEADER.fullmatch(heading)
         if match is None:
@@ -286,7 +307,8 @@ def _columns(
                     f"time in {unit[:20]!r}: one of {wanted} is wanted",
                     id="unknown-time-unit",
                 )
-            time_at, unit_ns = position, TIME_UNITS_NS[unit or "s"]
+            said = unit or ("s" if name in _SECONDS else "")
+            time_at, unit_ns = position, TIME_UNITS_NS.get(said, 0)
         else:
             unit = unit or stated.get(name_of(heading), stated.get("", ""))
             columns.append(_column(position, name, unit))
@@ -324,9 +346,22 @@ def _bracketed(written: str) -> str | None:
 
 def _behind(name: str, written: str) -> str | None:
     known = _WRITTEN.get(written.lower())
-    if known is None or _LETTERS.get(known, "") not in name.lower():
+    if (
+        known is None
+        or _LETTERS.get(known, "") not in name.lower()
+        or mega_or_milli(f"{name} {written}")
+    ):
         return None
     return known
+
+
+def mega_or_milli(heading: str) -> bool:
+    """True for a capital M before a unit among small letters, as in "Power (MW)": nobody can tell which it is."""
+    return (
+        re.search(r"(?<![A-Za-z])M(?:W|J|V|A|Wh)(?![A-Za-z])", heading.replace("_", " "))
+        is not None
+        and not heading.isupper()
+    )
 
 
 def name_of(words: str) -> str:
@@ -398,9 +433,13 @@ class _Reader:
         return value
 
     def time(self, cell: str, unit_ns: int, line: int) -> int:
-        """Nanoseconds from a number or an ISO 8601 time; one without a zone is taken as UTC."""
+        """Nanoseconds from a number or an ISO 8601 time; one without a zone is taken as UTC.
+
+        A number whose unit is not said (0) is seconds, or what its size says, since 1970.
+        """
         try:
             count = Decimal(self._pointed(cell))
+            unit_ns = unit_ns or next((ns for least, ns in _EPOCH if count >= least), SECOND_NS)
             if "_" not in cell and count.is_finite() and count.adjusted() <= 18:
                 t_ns = int((count * unit_ns).to_integral_value())
             else:

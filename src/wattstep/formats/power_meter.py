@@ -16,13 +16,17 @@ from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     COMMAS,
     DAMAGED,
+    FAR_APART_S,
     MIXED,
     NO_END,
+    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
+    THOUSANDS,
     iso_ns,
     left_out,
+    parted,
     separator,
     spread,
     whole_lines,
@@ -51,11 +55,6 @@ _NOT_AFTER: Final = "its time is not after that of the line before"
 _POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
 _TOO_LARGE: Final = "volts and amperes whose product no number holds"
-CONTRADICTS: Final = 4.0  # times: volts times amperes of an AC meter are more than watts, by less
-CONTRADICTING: Final = (
-    "its power ({:.3g} W on the mean) and the product of its volts and amperes ({:.3g} W) contradict each "
-    "other: power is used; look whose unit is another than its heading says"
-)
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
 
 
@@ -81,16 +80,23 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     """
     whole, cut = whole_lines(data)
     table = _read_at_once(whole, units)
-    return _recording(_read_by_line(whole, units) if table is None else table, cut)
+    table = _read_by_line(whole, units) if table is None else table
+    if COMMAS in table.notes and (number := parted(whole)):
+        raise FormatError(FORMAT, 1, THOUSANDS.format(number), id="ambiguous-commas")
+    apart = float(np.median(np.diff(table.seconds)))
+    if table.unsaid and not table.wall and apart >= FAR_APART_S:
+        raise FormatError(FORMAT, 1, NO_TIME_UNIT.format(apart), id="no-time-unit")
+    return _recording(table, cut)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Table:
-    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside."""
+    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside; whether no unit of time is said."""
 
     seconds: np.ndarray
     values: dict[str, np.ndarray]
     wall: bool
+    unsaid: bool
     aside: dict[str, int]
     notes: tuple[str, ...] = ()
 
@@ -194,6 +200,7 @@ def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
         seconds=np.asarray(table.seconds),
         values={quantity: np.asarray(reading) for quantity, reading in table.values.items()},
         wall=table.wall,
+        unsaid=columns["time"].factor is None,
         aside={**aside, DAMAGED: len(damage)} if damage else aside,
         notes=notes,
     )
@@ -292,7 +299,8 @@ def _whole_table(
         np.multiply(values, columns[quantity].factor or 1.0, out=values)
     if any(np.isinf(values).any() for values in table.values()):
         return None
-    return _Table(seconds=seconds, values=table, wall=wall, aside=aside, notes=notes)
+    unsaid = columns["time"].factor is None
+    return _Table(seconds=seconds, values=table, wall=wall, unsaid=unsaid, aside=aside, notes=notes)
 
 
 def _numbers(
@@ -387,8 +395,6 @@ def _recording(table: _Table, cut: bool) -> Recording:
         too_large = np.isinf(product)
         values["power"] = np.where(too_large, np.nan, product)
         counts[_TOO_LARGE] = int(too_large.sum())
-    elif {"voltage", "current"} <= values.keys():
-        notes = (*notes, *_contradicting(values))
     channels = tuple(_VALUES[quantity] for quantity in _VALUES if quantity in values)
     return Recording(
         format="power meter",
@@ -399,19 +405,6 @@ def _recording(table: _Table, cut: bool) -> Recording:
         notes=(*table.notes, *notes, *[NO_END] * cut),
         ignored={**table.aside, **{reason: n for reason, n in counts.items() if n}},
     )
-
-
-def _contradicting(values: Mapping[str, np.ndarray]) -> list[str]:
-    """Note on power that is not what volts and amperes beside it make, whatever the power factor."""
-    known = np.isfinite(values["power"] + values["voltage"] + values["current"])
-    power = np.abs(values["power"][known]).sum()
-    with np.errstate(over="ignore"):
-        product = np.abs(values["voltage"][known] * values["current"][known]).sum()
-    less, more = sorted((power, product))
-    if not np.isfinite(more) or more <= CONTRADICTS * less:
-        return []
-    count = int(known.sum())
-    return [CONTRADICTING.format(power / count, product / count)]
 
 
 def _nanoseconds(table: _Table) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from wattstep.errors import InvalidValueError
-from wattstep.formats.plain_csv import UNITS, name_of, stated_units
+from wattstep.formats.plain_csv import UNITS, mega_or_milli, name_of, stated_units
 from wattstep.formats.recording import FormatError
 from wattstep.formats.rows import SECOND_NS, TIME_UNITS_NS
 
@@ -192,7 +192,8 @@ def _column(index: int, cell: str) -> Column | None:
             units, plain = _UNITS[quantity], _PLAIN_TIMES if quantity == "time" else _PLAIN
             if any(word not in units and word not in plain for word in words[1:]):
                 return None
-            factors = [units[word] for word in words[1:] if word in units]
+            said = () if mega_or_milli(cell) else words[1:]
+            factors = [units[word] for word in said if word in units]
             means = sum(word in _MEANS for word in words)
             return Column(
                 index=index,

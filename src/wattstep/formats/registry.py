@@ -11,6 +11,8 @@ from typing import Any, Final
 from wattstep.errors import InvalidValueError
 from wattstep.formats.kineto.unpacking import Unpacking
 from wattstep.formats.mistaken import UTF16, mistaken
+from wattstep.formats.negative import without_negative
+from wattstep.formats.own_rows import own_rows
 from wattstep.formats.plausible import plausible
 from wattstep.formats.recording import Recording
 from wattstep.formats.trace import Trace
@@ -58,25 +60,28 @@ _METER: Final = (
 )
 _TIME: Final = rb"\b(?:t|time|seconds|timestamp)(?:_(?:s|ms|us|ns|min|h))?\b"
 # Packets by their length, with a byte that no text has near the begin; or the text form.
-_PERFETTO: Final = (
+PERFETTO: Final = (
     rb"\A(?:\x0a(?=[\x00-\xff]{0,64}[\x00-\x08\x0e-\x1f])|(?:\s*#[^\n]*\n|\s)*packet\s*:?\s*\{)"
 )
 
 _JSON: Final = re.compile(rb"\A\s*(?:\{|\[\s*[\[{])")
 # A Joulescope's header is a comment that names no unit; its values are in A, V, W, C and J.
-_JOULESCOPE: Final = b"#time,current,voltage,power,charge,energy\n"
-_JOULESCOPE_UNITS: Final = b"time_s,current_A,voltage_V,power_W,charge_C,energy_J\n"
+_JOULESCOPE: Final = re.compile(rb"\A#time,(?=[^\n]*\bpower\b)[a-z0-9_,]+\r?\n")
+_JOULESCOPE_UNITS: Final = {
+    b"time": b"s", b"current": b"A", b"voltage": b"V", b"power": b"W", b"charge": b"C", b"energy": b"J",
+}  # fmt: skip
 _TIME_WORD: Final = re.compile(
     rb"(?i)(?:t|time|seconds|timestamp|elapsed)(?:_(?:s|ms|us|ns|min|h))?\Z"
 )
 _NUMBER: Final = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|(?i:nan|-)")
+_LOOK_UTF16: Final = 200  # bytes: of text in Latin letters every other is 0
 _LOOK_LINES: Final = 8  # of a table that blanks separate
 
 FORMATS: Final = (
     Format(
         name="nvidia-smi dmon",
         known_by=re.compile(
-            rb"(?m)\A\s*#\s*(?:[\w:]+\s+){0,2}gpu\s+(?:[a-z0-9]+\s+)*?(?:pwr|sm|gtemp|mclk|fb)\b"
+            rb"(?m)\A\s*#\s*(?:[\w:]+[,\s]+){0,2}gpu[,\s]+(?:[a-z0-9]+[,\s]+)*?(?:pwr|sm|gtemp|mclk|fb)\b"
         ),
         read="wattstep.formats.nvidia_dmon:parse",
         takes=("interval_s",),
@@ -107,7 +112,7 @@ FORMATS: Final = (
     ),
     Format(
         name="Perfetto trace",
-        known_by=re.compile(_PERFETTO),
+        known_by=re.compile(PERFETTO),
         read="wattstep.formats.perfetto_trace:read",
         by_path=True,
     ),
@@ -174,7 +179,7 @@ def read_log(
     given = {key: settings[key] for key in form.takes if settings[key] is not None}
     content = _parser(form)(path if form.by_path else data, **given)
     recording = _counters(path, content) if isinstance(content, Trace) else _whole_machine(content)
-    return form, plausible(recording, path.name)
+    return form, without_negative(plausible(own_rows(recording), path.name), path.name)
 
 
 def read_bytes(path: Path, purpose: str = "read") -> bytes:
@@ -213,10 +218,15 @@ def as_table(data: bytes) -> bytes:
     PowerShell writes UTF-16, and scripts put numbers beside each other: what is a number in every
     line below as many headings, or names them in a comment, is a table all the same.
     """
-    if data.startswith(UTF16):
-        data = data.decode("utf-16", errors="replace").encode()
-    if data.startswith(_JOULESCOPE):
-        return _JOULESCOPE_UNITS + data[len(_JOULESCOPE) :]
+    if encoding := _utf16(data):
+        data = data.decode(encoding, errors="replace").encode()
+    if (header := _JOULESCOPE.match(data)) is not None:
+        names = header[0][1:].strip().split(b",")
+        units = (
+            b"_" + _JOULESCOPE_UNITS[each] if each in _JOULESCOPE_UNITS else b"" for each in names
+        )
+        cells = (name + unit for name, unit in zip(names, units, strict=True))
+        return b",".join(cells) + b"\n" + data[header.end() :]
     lines = [line.split() for line in data[:LOOK_BYTES].splitlines()[:_LOOK_LINES] if line.strip()]
     headings, rows = (lines[0], lines[1:]) if lines else ([], [])
     if headings and headings[0].startswith(b"#"):
@@ -228,6 +238,16 @@ def as_table(data: bytes) -> bytes:
         return data
     below = [b",".join(line.split()) for line in data.lstrip(b"\r\n ").split(b"\n")[1:]]
     return b"\n".join([b",".join(headings), *below])
+
+
+def _utf16(data: bytes) -> str:
+    """The encoding of text in UTF-16, with its mark or without; "" of any other."""
+    if data.startswith(UTF16):
+        return "utf-16"
+    head = data[:_LOOK_UTF16]
+    halves = {"utf-16-le": head[1::2], "utf-16-be": head[::2]}
+    text = len(head) > 1 and head.count(0) == len(head) // 2
+    return next((name for name, half in halves.items() if text and not any(half)), "")
 
 
 def _parser(form: Format) -> Callable[..., Recording | Trace]:

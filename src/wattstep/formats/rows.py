@@ -34,9 +34,19 @@ NO_VALUE = ("", "-", "nan", "n/a", "na", "null", "none")  # cells, in small lett
 NO_END = "the last line has no end and was left out"
 COMMAS = "commas in its numbers are decimal marks"
 MIXED = "below it some numbers have a comma, others a point: use one of them"
+THOUSANDS = (
+    "all numbers with a comma have three digits behind it, as {} has: whether that is a decimal mark or parts "
+    "thousands nobody can tell; write points"
+)
+FAR_APART_S = 20  # so far apart, times without a unit may as well be milliseconds
+NO_TIME_UNIT = (
+    "its times say no unit, and lie {:g} apart: call the column time_s, time_ms, or what else it is"
+)
 NO_ZONE = "times without a zone are taken as UTC"
 SORTED = "lines that stand later than their time says: {}; all are sorted by their times"
 SAME_TIME = "lines of the same time are spread evenly up to the next time"
+_DECIMAL_COMMA = re.compile(rb"\b0+,[0-9]|[0-9]{4},[0-9]|[0-9],(?:[0-9]{1,2}|[0-9]{4,})(?![0-9])")
+_ANY_COMMA = re.compile(rb"[0-9]+,[0-9]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISO = re.compile(
     r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
@@ -142,6 +152,14 @@ def iso_ns(cell: str) -> tuple[int, bool] | None:
         return None
     seconds = (moment - _EPOCH) // timedelta(seconds=1)
     return seconds * SECOND_NS + fraction_ns(fraction or ""), zone is not None
+
+
+def parted(data: bytes) -> str:
+    """The first number whose comma may as well part thousands, where no other tells that commas are decimal marks."""
+    if _DECIMAL_COMMA.search(data):
+        return ""
+    match = _ANY_COMMA.search(data)
+    return "" if match is None else match[0].decode()
 
 
 def spread(t_ns: Sequence[int]) -> list[int]:

@@ -15,6 +15,7 @@ LONGEST_NS: Final = 366 * 86_400 * 10**9
 TOO_LONG: Final = "it lasts for more than a year"
 TOO_FAR: Final = "it lies more than a year from the others"
 TWICE: Final = "it stands in the file twice"
+MANY: Final = 10  # events that last: so many do not all have a double by chance
 _PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,13 +32,12 @@ def _twice(events: Events) -> Bools:
     """Mask of events that are in every column like an earlier one, in a file that was joined to itself.
 
     Two calls may look the same where a trace rounds their times; not where each has a number of its
-    own. So all that are alike are doubles only where one of them has such a number and lasts.
+    own, and not all of many. So all that are alike are doubles only where one of them has such a
+    number and lasts, or where every one that lasts is there more than once.
     """
     nothing = np.zeros(len(events), bool)
-    numbered = (events.correlation != NONE) | (events.external != NONE)
-    numbered &= events.end_ns > events.start_ns
-    if not numbered.any():
-        return nothing
+    lasting = events.end_ns > events.start_ns
+    numbered = lasting & ((events.correlation != NONE) | (events.external != NONE))
     key = np.zeros(len(events), np.uint64)
     for field in fields(Events):
         key ^= getattr(events, field.name).astype(np.uint64)
@@ -45,10 +45,13 @@ def _twice(events: Events) -> Bools:
     in_order = np.sort(key)
     if not (in_order[1:] == in_order[:-1]).any():
         return nothing
-    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    _, first, of, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     original = first[of]
     alike = original != np.arange(len(key))
     for field in fields(Events):
         column = getattr(events, field.name)
         alike &= column == column[original]
-    return alike if (alike & numbered).any() else nothing
+    joined = (
+        lasting.any() and (count[of][lasting] > 1).all() and len(np.unique(of[lasting])) >= MANY
+    )
+    return alike if joined or (alike & numbered).any() else nothing

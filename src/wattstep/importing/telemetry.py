@@ -110,7 +110,7 @@ def _without_name(error: InvalidValueError, path: Path) -> str:
     for name in (str(path), path.name):
         if message.startswith(f"{name} "):
             return f"it {message.removeprefix(f'{name} ')}"
-    return message.removeprefix(f"{path}: ")
+    return message.removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 
 
 def mapped(log: Telemetry, clock: Clock) -> Telemetry:

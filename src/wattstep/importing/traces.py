@@ -13,7 +13,7 @@ from typing import Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.mistaken import UTF16, mistaken
-from wattstep.formats.registry import format_of
+from wattstep.formats.registry import PERFETTO, format_of
 from wattstep.formats.trace import Trace
 
 LOOK_BYTES: Final = 1 << 16  # of a file, to tell its format
@@ -65,7 +65,7 @@ TRACES: Final = (
     ),
     TraceFormat(
         name="Perfetto",
-        known_by=re.compile(rb"\A\x0a|\A(?:\s*#[^\n]*\n)*\s*packet\s*:?\s*\{"),
+        known_by=re.compile(PERFETTO),
         read="wattstep.formats.perfetto_trace:read",
     ),
 )

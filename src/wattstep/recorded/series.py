@@ -13,6 +13,7 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
+from wattstep.recorded.contradictions import contradictions
 from wattstep.recorded.curves import (
     Curve,
     add_curves,
@@ -38,11 +39,10 @@ from wattstep.recorded.refresh import Refresh, refresh, written_unit
 from wattstep.recorded.steps import Steps
 from wattstep.recorded.which_gpu import own_channels
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.channel import Channel
+from wattstep.schema.channel import Channel, thing_of
 from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
-from wattstep.schema.spelling import rounded
 
 ASK_DOCTOR = ", and wattstep doctor says what was looked for"
 NO_SENSOR = f"no power sensor was found: --power-model vcpu models power{ASK_DOCTOR}"
@@ -65,16 +65,12 @@ SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
 )
+UNREAD = "{} has no reading for {} of {} ({:.3g} %): what was drawn then is in no figure"
+SAMPLED = 0.999  # of a log: rounding apart, all of it
 RESETS = (
     "{} went back {} times (a reset, or a counter that began again): what it counted in {} around that "
     "is not known, and in no figure"
 )
-CONTRADICTS = 2.0  # times: further apart no two sensors of one thing are, be they ever so coarse
-CONTRADICTING = (
-    "{} and {} contradict each other: over the same {} the mean is {} W by the first and {} W by the "
-    "second. Energies here are those of {}: look whose unit is another than its heading says"
-)
-_OF_QUANTITY = re.compile(r"power|energy|watts?|joules?|total|used|consum(?:ed|ption)|[\W_]")
 NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
@@ -452,9 +448,10 @@ class Series:
     def rails(self) -> dict[str, EnergySource]:
         """Energy by rail, where sensors tell them apart; parts and totals, never to be added.
 
-        Of one rail alone only where it is no total, of which the same would be said twice.
+        Of one rail alone only where it is no total, of which the same would be said twice. A rail whose
+        power and energy both are there is one, by its counter.
         """
-        sources = self.uncalibrated_rails
+        sources = self.distinct_rails
         if len(sources) < 2 and not isinstance(self._totals, Missing):
             return {}
         return {
@@ -469,6 +466,23 @@ class Series:
         """Every rail as its sensor says it, be it the only one."""
         names = ("energy_total", "power_total", "energy_part", "power_part")
         return {c.name: self._energy_of(c) for c in self.with_role(*names)}
+
+    @cached_property
+    def distinct_rails(self) -> dict[str, EnergySource]:
+        """The rails of which no two tell the same: a counter before a gauge, unless it stands still."""
+        sources = self.uncalibrated_rails
+        channels = [self.channels[name] for name in sources]
+        live = [c for c in channels if not self._stands_still(c)]
+        counted = {self._thing(c) for c in live if c.kind == "counter"}
+        sampled = {self._thing(c) for c in live if c.kind == "gauge"} - counted
+        return {
+            c.name: sources[c.name]
+            for c in channels
+            if self._thing(c) not in (counted if c.kind == "gauge" else sampled)
+        }
+
+    def _thing(self, channel: Channel) -> tuple[str, str]:
+        return self.imported.file_of(channel.name), thing_of(channel.name)
 
     @cached_property
     def outside(self) -> dict[str, EnergySource]:
@@ -533,7 +547,7 @@ class Series:
 
     @property
     def doubtful(self) -> list[str]:
-        """Notes on counters that stood still or went back, and on power and energy that contradict each other."""
+        """Notes on counters that stood still or went back, and on channels that contradict each other."""
         counters = [c for c in self.power_channels() if c.kind == "counter"]
         notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
         notes += filter(None, map(self._of_resets, counters))
@@ -541,49 +555,11 @@ class Series:
 
     @cached_property
     def _contradictions(self) -> dict[str, str]:
-        """Notes by channel where an imported file's power and energy of one thing cannot both be right."""
-        notes: dict[str, str] = {}
+        """Notes by channel of an imported log that says different things of the same."""
         if not self.imported.is_import:
-            return notes
+            return {}
         sampled = [c for c in self.channels.values() if self._has_samples(c.name)]
-        powers = {self._thing(c): c for c in sampled if c.unit == "W" and c.kind == "gauge"}
-        for energy in sampled:
-            if energy.unit == "J" and energy.kind == "counter" and self._thing(energy) in powers:
-                power = powers[self._thing(energy)]
-                if note := self._contradicting(energy, power):
-                    notes[energy.name] = notes[power.name] = note
-        return notes
-
-    def _thing(self, channel: Channel) -> tuple[str, str]:
-        """File of a channel, and what it is of: its name without the words for power and energy."""
-        return self.imported.file_of(channel.name), _OF_QUANTITY.sub("", channel.name.lower())
-
-    def _contradicting(self, energy: Channel, power: Channel) -> str | None:
-        counted, integrated = self.curve(energy), self.curve(power)
-        begin = max(counted.t_ns[0], integrated.t_ns[0])
-        end = min(counted.t_ns[-1], integrated.t_ns[-1])
-        steps = np.diff(counted.total)
-        if end <= begin or not (steps > 0).any():
-            return None
-        span = np.array([[begin, end]])
-        (by_energy, counted_s), (by_power, integrated_s) = (
-            (float(gain[0]), float(seconds[0]))
-            for gain, seconds in (curve.gains(span) for curve in (counted, integrated))
-        )
-        if not counted_s or not integrated_s:
-            return None
-        by_energy, by_power = by_energy / counted_s, by_power / integrated_s
-        # A counter may be a step behind at either end.
-        behind = 2 * float(steps[steps > 0].min()) / counted_s
-        less, more = sorted((by_energy, by_power))
-        if more <= CONTRADICTS * less or more - less <= behind:
-            return None
-        used = (energy,) if energy.role == "energy_total" else (energy, power)
-        used = (power,) if power.role == "power_total" and len(used) > 1 else used
-        return CONTRADICTING.format(
-            energy.name, power.name, spoken((end - begin) * 1e-9), rounded(by_energy), rounded(by_power),
-            " and ".join(channel.name for channel in used),
-        )  # fmt: skip
+        return contradictions(sampled, self)
 
     def silent_ns(self) -> list[tuple[int, int]]:
         """Begin and end in ns of times without any sample, as when the sampler was suspended.
@@ -596,6 +572,27 @@ class Series:
         steps = np.diff(times)
         silent = np.flatnonzero(steps > max(GAP_PERIODS * float(np.median(steps)), SILENT_NS))
         return [(int(times[at]), int(times[at + 1])) for at in silent]
+
+    def unread(self) -> list[str]:
+        """Notes on what another tool's log does not tell of its power: failed reads, cells without a value, pauses."""
+        if not self.imported.is_import:
+            return []
+        names: dict[tuple[int, int], list[str]] = {}
+        for channel in self.power_channels():
+            t_ns, value = self.raw(channel.name)
+            longest_ns = GAP_PERIODS * float(np.median(np.diff(t_ns)))
+            read_ns, whole_ns = _read_ns(
+                t_ns, value, None if channel.kind == "counter" else longest_ns
+            )
+            if read_ns < SAMPLED * whole_ns:
+                names.setdefault((whole_ns - read_ns, whole_ns), []).append(channel.name)
+        return [
+            UNREAD.format(
+                f"{each[0]}{f' and {len(each) - 1} more' * (len(each) > 1)}", spoken(unread * 1e-9),
+                spoken(whole * 1e-9), 100 * unread / whole,
+            )
+            for (unread, whole), each in names.items()
+        ]  # fmt: skip
 
     def cut_short(self) -> list[str]:
         """Notes on logs of power of other tools that begin after the first step or end before the last."""
@@ -689,6 +686,16 @@ class Series:
                 words = f"{channel.name} was read every {spoken(updates.spacing_s)}"
                 limits.append((updates.spacing_s, words))
         return max(limits)
+
+
+def _read_ns(t_ns: IntArray, value: FloatArray, longest_ns: float | None) -> tuple[int, int]:
+    """Time between reads that succeeded one after the other, and from the first row to the last."""
+    known = np.flatnonzero(np.isfinite(value))
+    length = np.diff(t_ns[known])
+    between = np.diff(known) == 1
+    if longest_ns is not None:
+        between &= length <= longest_ns
+    return int(length[between].sum()), int(t_ns[-1] - t_ns[0])
 
 
 def clock_of(alignment: Alignment | None) -> ClockError | None:

@@ -38,8 +38,9 @@ def busy_figures(series: Series) -> dict[str, Any]:
     if gained.value is not None:
         off = _sampling_error(energy, begin[1], end[1])
         gained = replace(
-            gained, low=max((least.value or gained.value) - off, 0.0),
-            high=(most.value or gained.value) + off, confidence=0.95, method=f"over the {BUSY}",
+            gained, low=max(_first(least.low, least.value, gained.value) - off, 0.0),
+            high=_first(most.high, most.value, gained.value) + off, confidence=0.95,
+            method=f"over the {BUSY}",
         )  # fmt: skip
     figures: dict[str, Any] = {
         "busy_time": Figure(
@@ -59,6 +60,11 @@ def busy_figures(series: Series) -> dict[str, Any]:
             for when, name in IDLE.items()
         }
     return figures
+
+
+def _first(*values: float | None) -> float:
+    """The first that is known."""
+    return next(value for value in values if value is not None)
 
 
 def _sampling_error(energy: EnergySource, begin: int, end: int) -> float:

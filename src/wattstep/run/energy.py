@@ -11,6 +11,7 @@ import numpy as np
 from wattstep.attribution.step_energy import (
     Spent,
     joined,
+    none_of,
     partly,
     power_over,
     product,
@@ -19,7 +20,7 @@ from wattstep.attribution.step_energy import (
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
 from wattstep.recorded.power import NEXT, EnergySource, spoken
-from wattstep.recorded.series import Series
+from wattstep.recorded.series import SAMPLED, Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
@@ -31,6 +32,7 @@ LEAST_STEPS = 5  # in a state: fewer make no mean
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 PER_STEP = ("energy_per_step", "energy_per_sample")
 RECORDING = "recording"
+UNSAMPLED = "; in the rest power may have been anything from none to the highest that was seen"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
 CANARY = "canary"  # fixed work before and after the training
@@ -129,24 +131,37 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
     share = float(covered[0])
     seconds = (span[1] - span[0]) * 1e-9 * share
     if not seconds:
-        return missing("J", f"no samples of {energy.source} in the {RECORDING}")
+        return missing("J", none_of(energy, f"the {RECORDING}"))
     gain = float(gains[0])
     if reason := energy.too_little(seconds, gain):
         return missing("J", reason)
     steps = np.diff(energy.curve.total)
     moved = steps[steps > 0]
     # A counter that moved a few times only may be a step behind at either end.
-    step = (
-        moved.min() if energy.sensed and energy.gauge is None and len(moved) < FEW_COUNTS else None
+    coarse = energy.sensed and energy.gauge is None and len(moved) < FEW_COUNTS
+    step = float(moved.min()) if coarse else 0.0
+    less, more = (
+        _unsampled(energy, (span[1] - span[0]) * 1e-9 - seconds) if share < SAMPLED else (0.0, 0.0)
     )
+    exact = not (step or less or more)
     return Figure(
         value=gain, unit="J", status=energy.status, source=energy.source,
-        low=None if step is None else max(gain - float(step), 0.0),
-        high=None if step is None else gain + float(step),
+        low=None if exact else _at_least(gain, gain + less - step),
+        high=None if exact else gain + more + step,
         systematic=energy.systematic_at(gain / seconds),
         reason=joined(energy.note, partly(share, RECORDING)),
-        method=f"{WHOLE}, what was sampled of it",
+        method=f"{WHOLE}, what was sampled of it" + UNSAMPLED * bool(less or more),
     )  # fmt: skip
+
+
+def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
+    """Least and most energy in J that may have flowed while nothing was sampled: none, or at the highest power seen."""
+    watts = energy.gauge[1] if energy.gauge is not None else energy.curve.rates()
+    return min(float(np.nanmin(watts)), 0.0) * seconds, max(float(np.nanmax(watts)), 0.0) * seconds
+
+
+def _at_least(gain: float, low: float) -> float:
+    return low if gain < 0 else max(low, 0.0)
 
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:

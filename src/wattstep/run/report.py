@@ -227,7 +227,7 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.append(on_host)
     if series.gpu_note is not None:
         notes.append(series.gpu_note)
-    return notes + series.cut_short() + series.standing_still() + series.doubtful
+    return notes + series.cut_short() + series.unread() + series.standing_still() + series.doubtful
 
 
 def _on_host(steps: Steps) -> str | None:

@@ -165,7 +165,7 @@ def _cores(series: Series) -> Iterator[Lane]:
 
 def _power(series: Series) -> Iterator[Lane]:
     """The total first, then every rail, calibrated where it was."""
-    energy, rails = series.energy, dict(series.rails or series.uncalibrated_rails)
+    energy, rails = series.energy, dict(series.rails or series.distinct_rails)
     totals = [name for name in rails if series.channels[name].role.endswith("_total")]
     if isinstance(energy, EnergySource):
         # One meter of the whole machine is the total under its own name.

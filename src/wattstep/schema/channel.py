@@ -18,6 +18,10 @@ Origin = Literal["measured", "replayed", "modelled"]
 # Roles of CPU times: of what trains, the best first, and of what records.
 TRAINING_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 RECORDING_CPU = ("sampler_cpu_time", "companion_cpu_time")
+_OF_QUANTITY = re.compile(r"power|energy|watts?|joules?|total|used|consum(?:ed|ption)|[\W_]")
+_LETTERS = frozenset(
+    "pewjuvia"
+)  # a name of one such letter is a quantity, of nothing in particular
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +188,11 @@ def parts_once(channels: Iterable[R]) -> list[R]:
     A graphics card has both, "gpu0.power" and "gpu0.energy".
     """
     parts = [channel for channel in channels if channel.role in ("power_part", "energy_part")]
-    counted = {_part(channel) for channel in parts if channel.role == "energy_part"}
-    return [c for c in parts if c.role == "energy_part" or _part(c) not in counted]
+    counted = {thing_of(channel.name) for channel in parts if channel.role == "energy_part"}
+    return [c for c in parts if c.role == "energy_part" or thing_of(c.name) not in counted]
 
 
-def _part(channel: Rail) -> tuple[str, str]:
-    return channel.domain, channel.name.rpartition(".")[0] or channel.name
+def thing_of(name: str) -> str:
+    """What a channel is of: its name without words for power and energy, "gpu" for "gpu_power"; "" for "p"."""
+    thing = _OF_QUANTITY.sub("", name.lower())
+    return "" if thing in _LETTERS else thing

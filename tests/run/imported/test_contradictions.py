@@ -70,6 +70,56 @@ def test_a_rail_whose_power_and_energy_contradict_each_other_says_so(tmp_path: P
     assert "contradict" not in (reasons["power"] or "")
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "t_s,voltage [V],current [A],power [W]",
+        "time_s,voltage_V,current_A,power_W",
+        "time_s,Voltage(V),Current(A),Power(W)",
+        "time_s,volts,amps,watts",
+        "t_s,V [V],I [A],P [W]",
+        "t_s,board voltage [V],board current [A],board power [W]",
+        "t_s,voltage [mV],current [mA],power [mW]",
+        "time_s,voltage_mV,current_mA,power_mW",
+    ],
+)
+@pytest.mark.parametrize(
+    ("times", "watts_said"), [(1.0, None), (0.48, None), (1000.0, "6,000 W"), (0.001, "0.006 W")]
+)
+def test_watts_beside_volts_and_amperes(
+    tmp_path: Path, header: str, times: float, watts_said: str | None
+) -> None:
+    """5 V times 1.2 A are 6 W, or 2.9 W at a power factor of 0.48."""
+    milli = 1000.0 if "m" in header.rpartition(",")[2] else 1.0
+    run = log(tmp_path, header, lambda n: f"{5 * milli},{1.2 * milli},{6 * times * milli}", 20)
+    notes = saying(run.document()["status_notes"], "contradict")
+    assert len(notes) == (watts_said is not None)
+    if watts_said is not None:
+        power = next(c.name for c in run.series.channels.values() if c.unit == "W")
+        assert_says(
+            notes[0], "makes 6 W", f"{power} says {watts_said}", "1,000", f"those of {power}"
+        )
+
+
+def test_amperes_that_are_nothing_beside_watts(tmp_path: Path) -> None:
+    run = log(tmp_path, "t_s,power_W,voltage_V,current_A", lambda n: "6,5,0", 20)
+    assert saying(run.document()["status_notes"], "makes 0 W", "6 W")
+
+
+def test_a_supply_that_is_told_twice_is_one_rail(tmp_path: Path) -> None:
+    """Power and energy of the same: 600 J, once."""
+    run = log(tmp_path, "t_s,power [W],energy [J]", lambda n: f"{watts(n)},{5 * n}")
+    assert run.document()["energy_by_rail"] == {}
+    assert run.metrics["recorded_energy"].value == pytest.approx(600.0)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    header = "t_s,power [W],energy [J],gpu power [W],gpu energy [J],cpu_power [W],cpu_energy [J]"
+    run = log(beside, header, lambda n: f"{watts(n)},{5 * n},{watts(n)},{4 * n},{watts(n)},7")
+    rails = {name: each["value"] for name, each in run.document()["energy_by_rail"].items()}
+    # The CPU's counter stands still: its power is what tells.
+    assert rails == pytest.approx({"energy": 600.0, "gpu_energy": 480.0, "cpu_power": 600.0})
+
+
 def test_a_counter_that_was_reset_says_so_and_lacks_that_second(tmp_path: Path) -> None:
     """5 J a second, from 0 again after 60 and 100 s: 118 of 120 s are known."""
     run = log(tmp_path, "t_s,energy [J]", lambda n: f"{5 * (n - (n > 60) * 61 - (n > 100) * 40)}")

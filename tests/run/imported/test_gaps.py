@@ -1,0 +1,78 @@
+"""Cells without a value, failed reads and pauses of a log: gaps, told with their length, in no figure's energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.wording import assert_says, saying
+
+from wattstep.importing.importer import ImportSettings, import_run
+from wattstep.run import Run, load
+
+
+def log(folder: Path, header: str, row: Callable[[int], str], rows: int = 121) -> Run:
+    """A run of a log with a row a second: 120 s."""
+    path = folder / "log.csv"
+    path.write_text(header + "\n" + "".join(f"{n},{row(n)}\n" for n in range(rows)))
+    return load(import_run(ImportSettings(telemetry=(path,), find_steps=False), folder / "run"))
+
+
+@pytest.mark.parametrize("header", ["t_s,power [W]", "time_s,power_W"])
+@pytest.mark.parametrize(
+    ("known", "seconds"),
+    [
+        (range(0, 61), 60),  # nothing after the middle
+        (range(60, 121), 60),  # nothing before it
+        ([*range(0, 31), *range(90, 121)], 60),  # nothing in the middle
+        ([n for n in range(121) if n % 3], 42),  # one second in three, between two known ones
+    ],
+)
+def test_cells_without_power_are_a_gap_that_is_told(
+    tmp_path: Path, header: str, known: list[int], seconds: float
+) -> None:
+    """4 W and 2 W by turns: between two reads 3 J, in what is missing 0 to 4 W."""
+    run = log(tmp_path, header, lambda n: f"{4 - n % 2 * 2}" if n in known else "nan")
+    energy = run.metrics["recorded_energy"]
+    sampled = sum(n in known and n + 1 in known for n in range(120))
+    assert energy.value == pytest.approx(3 * sampled)
+    assert (energy.low, energy.high) == pytest.approx(
+        (3 * sampled, 3 * sampled + 4 * (120 - sampled))
+    )
+    assert_says(energy.reason, f"{100 * sampled / 120:.0f} %")
+    assert saying(run.document()["status_notes"], f"{120 - sampled} s of 120 s")
+
+
+def test_a_pause_of_a_log_is_told(tmp_path: Path) -> None:
+    """A row a second, none for 60 s of 180 s."""
+    path = tmp_path / "log.csv"
+    rows = (n for n in range(181) if not 60 < n < 120)
+    path.write_text("t_s,power [W]\n" + "".join(f"{n},5\n" for n in rows))
+    run = load(import_run(ImportSettings(telemetry=(path,), find_steps=False), tmp_path / "run"))
+    energy = run.metrics["recorded_energy"]
+    assert (energy.value, energy.low, energy.high) == pytest.approx((600.0, 600.0, 900.0))
+    assert saying(run.document()["status_notes"], "60 s of 180 s")
+
+
+def test_a_log_that_is_whole_says_nothing(tmp_path: Path) -> None:
+    run = log(tmp_path, "t_s,power [W]", lambda n: "5")
+    assert run.metrics["recorded_energy"].low is None
+    assert not saying(run.document()["status_notes"], "no reading")
+
+
+def test_rows_of_other_sensors_are_no_failed_reads(tmp_path: Path) -> None:
+    """Three sensors by turns, as a table has them that was joined by its times."""
+    cells = ("5,,", ",40,", ",,7")
+    run = log(tmp_path, "t_s,power [W],temp [°C],gpu [W]", lambda n: cells[n % 3])
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(600.0)
+    assert saying(run.document()["status_notes"], "gpu", "40 of 121 rows")
+
+
+def test_reads_of_which_every_other_fails_tell_no_energy_and_why(tmp_path: Path) -> None:
+    energy = log(tmp_path, "t_s,power [W]", lambda n: "5" if n % 2 else "").metrics[
+        "recorded_energy"
+    ]
+    assert energy.missing
+    assert_says(energy.reason, "no two samples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -96,11 +97,14 @@ def test_a_run_is_whole_while_it_is_packed_and_when_it_is_closed(training: Train
     first = check_whole(load(training.path), 8192)
     packers = training.packers()
     assert packers
+    # The version before knew 1 alone, and would have lost plain steps; closed, all can read it.
+    assert json.loads((training.path / "run.json").read_text())["schema_version"] == 2
     for pid in packers:
         os.kill(pid, signal.SIGKILL)  # as by whoever looks for memory
     second = check_whole(load(training.path), first)
     steps = training.close()
     assert check_whole(load(training.path), second) == steps
+    assert json.loads((training.path / "run.json").read_text())["schema_version"] == 1
     assert not (training.path / "journal").exists()
     until(lambda: not training.packers())
 

@@ -58,9 +58,10 @@ class Training:
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 words = (process / "cmdline").read_bytes().split(b"\0")
+                folder = (process / "cwd").readlink()
             except OSError:
                 continue
-            if b"wattstep.store.packing:main" in words and os.fsencode(self.path) in words:
+            if b"wattstep.store.packing:main" in words and folder.parent == self.path:
                 pids.append(int(process.name))
         return pids
 

@@ -23,6 +23,7 @@ from tests.store.conftest import Journals, a_channel, table
 from tests.store.test_convert import TABLES, a_busy_run
 
 from wattstep.errors import DamagedRunError
+from wattstep.live import rows as live_rows
 from wattstep.live.rows import MARK, MarkRows, Rows
 from wattstep.record.sampling import child, collector_child
 from wattstep.record.sampling.sampler import last_sample_ns
@@ -43,8 +44,8 @@ def cut_into_segments(journals: Journals, name: str, sizes: list[int]) -> int:
     """Spreads a journal over segments of so many rows, and the rest over one more; how many there are."""
     path = journals.folder / name
     data, at = path.read_bytes(), 0
-    for number, rows in enumerate([*sizes, len(data)]):
-        part = data[at : at + rows * ROWS[name]]
+    for number, count in enumerate([*sizes, len(data)]):
+        part = data[at : at + count * ROWS[name]]
         at += len(part)
         (journals.folder / segment_name(name, number)).write_bytes(part)
         if at == len(data):
@@ -168,8 +169,8 @@ def test_journals_of_samples_go_on_in_segments_also_after_a_kill(
         file.write(b"cut")
     path.rename(tmp_path / "samples-03.0000.parquet")  # packed meanwhile
     begin(path)(24)
-    rows = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
-    assert rows[[0, 3, -1], 0].tolist() == [20, 23, 24]
+    last = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
+    assert last[[0, 3, -1], 0].tolist() == [20, 23, 24]
     assert not path.exists()
 
 
@@ -345,10 +346,10 @@ def test_a_follower_goes_on_from_segment_to_segment_packed_or_not(segmented: Jou
     assert len(seen[0]) == 10  # of the first; the end of that is known
     assert early.behind
     pack_closed(segmented.path)
-    for follower, rows in ((early, seen), (late, [])):
+    for follower, begun in ((early, seen), (late, [])):
         while len(new := follower.new()):
-            rows.append(new)
-        assert np.concatenate(rows).tobytes() == whole.tobytes()
+            begun.append(new)
+        assert np.concatenate(begun).tobytes() == whole.tobytes()
         assert not follower.behind
     with path.with_name("marks.0006.bin").open("ab") as file:
         file.write(whole[:3].tobytes())
@@ -369,3 +370,43 @@ def test_rows_that_come_behind_the_last_look_at_a_segment_are_not_passed_over(
     assert rows.new().tolist() == [[8, 9, 10, 11]]
     assert rows.new().tolist() == [[12, 13, 14, 15]]
     assert not rows.behind
+
+
+def test_a_piece_is_unpacked_once_however_often_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ticks.bin"
+    whole = np.arange(4 * 1000, dtype="<i8").reshape(-1, 4)
+    for number, part in enumerate(np.split(whole, [600, 900])):
+        part.tofile(path.with_name(segment_name(path.name, number)))
+    monkeypatch.setattr(live_rows, "MOST_BYTES", 32 * 70 + 5)  # a look ends within a row
+    layout = np.dtype(("<i8", 4))
+    early, late = Rows(path, layout), Rows(path, layout)
+    seen = [early.new(), early.new()]  # 140 rows; the rest of the segment is packed meanwhile
+    opened: list[int] = []
+    blocks = pieces.Pieces.blocks
+
+    def counted(self: pieces.Pieces, number: int) -> Iterator[np.ndarray]:
+        opened.append(number)
+        return blocks(self, number)
+
+    monkeypatch.setattr(pieces.Pieces, "blocks", counted)
+    monkeypatch.setattr(pieces, "BLOCK", 100)
+    with Folder(tmp_path) as folder:
+        assert pieces.pack(folder, path.name, 0, 4)
+    for follower, begun in ((early, seen), (late, [])):
+        while len(new := follower.new()):
+            assert len(new) <= 70
+            begun.append(new)
+        assert np.concatenate(begun).tolist() == whole.tolist()
+        assert not follower.behind
+    assert opened == [0, 0]  # once a follower
+
+
+def test_a_piece_that_is_garbled_is_named_at_each_look(segmented: Journals) -> None:
+    pack_closed(segmented.path)
+    (segmented.folder / "marks.0000.parquet").write_bytes(b"PAR1")
+    follower = MarkRows(segmented.folder / "marks.bin")
+    for _ in range(2):
+        with refused("damaged-journal", "marks.0000.parquet"):
+            follower.new()

@@ -142,9 +142,9 @@ class RunInfo:
         """
         version, newest = document.get("schema_version"), _version_now(document.get("state"))
         if type(version) is not int or not 1 <= version <= newest:
+            known = "1" if newest == 1 else f"1 to {newest}"
             raise DamagedRunError(
-                f"run.json has schema {shown(version)}, this wattstep reads "
-                + ("1" if newest == 1 else f"1 to {newest}"),
+                f"run.json has schema {shown(version)}, this wattstep reads {known}",
                 id="other-schema",
             )
         given = {key: value for key, value in document.items() if key in RUN}

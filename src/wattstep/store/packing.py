@@ -21,6 +21,9 @@ from wattstep.schema.journal import JOURNAL, segment_name
 from wattstep.store.folder import Folder
 from wattstep.store.segments import packable
 
+FOLDER: Final = (
+    3  # descriptor of the folder of the journals, as `record/sampling/child.py` leaves it
+)
 LOOK_S: Final = 5.0
 AGAIN_S: Final = 60.0  # where the disk was full
 
@@ -28,11 +31,11 @@ Segment = tuple[str, int, int, int]  # journal and number, size in bytes, when i
 
 
 def main() -> None:
-    """Packs the segments in the folder that is its input until the process PARENT, which started it, is gone."""
+    """Packs the segments in a folder until the process PARENT, which started it, is gone."""
     parent = int(sys.argv[1])
-    os.fchdir(0)  # the run may be moved meanwhile
+    os.fchdir(FOLDER)  # the run may be moved meanwhile
     run = Path("..")
-    os.closerange(3, 256)  # perf counters that the sampler was given
+    os.closerange(FOLDER, 256)  # and perf counters that the sampler was given
     _yield_to_others()
     seen: set[Segment] = set()  # what of them is still there was left as it is
     while os.getppid() == parent:

@@ -629,7 +629,10 @@ class Packer:
                     self.command[0],
                     self.command + [str(os.getpid())],
                     os.environ,
-                    file_actions=[(os.POSIX_SPAWN_DUP2, self.folder, 0)],
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, self.folder, 3),
+                    ],
                     setpgroup=0,
                 )
             except OSError:  # no more processes: samples are worth more than room

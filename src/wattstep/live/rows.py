@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import NAMES, piece_name, segment_name
 from wattstep.store.folder import Folder, open_plain
 from wattstep.store.mark_rows import LOST_NAME, MARK, begins_and_ends
@@ -34,6 +36,7 @@ class Rows:
     def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
         self._path, self.layout = path, layout
         self._number = self._offset = 0  # the segment, and bytes of it that were given
+        self._piece: Iterator[bytes] | None = None  # the rest of it where it is packed
         self.behind = False
 
     def new(self) -> Array:
@@ -45,7 +48,7 @@ class Rows:
             if len(rows) or not closed:
                 self.behind = closed or len(data) == MOST_BYTES
                 return rows
-            self._number, self._offset = self._number + 1, 0
+            self._number, self._offset, self._piece = self._number + 1, 0, None
 
     def _is_closed(self) -> bool:
         """True if the segment has a successor."""
@@ -56,33 +59,46 @@ class Rows:
         )
 
     def _read(self) -> bytes:
-        try:
-            with open_plain(
-                self._path.with_name(segment_name(self._path.name, self._number))
-            ) as file:
-                file.seek(self._offset)
-                return file.read(MOST_BYTES)
-        except OSError:  # not there yet, or no more
-            return self._packed()
-
-    def _packed(self) -> bytes:
-        """The same of the segment's piece, which whoever begins to follow a long recording meets.
+        """Bytes of the segment from there on.
 
         Raises:
-            DamagedRunError: It is garbled.
+            DamagedRunError: Its piece is garbled.
         """
         name = self._path.name
-        if not os.path.lexists(self._path.with_name(piece_name(name, self._number))):
-            return b""
+        if self._piece is None:
+            try:
+                with open_plain(self._path.with_name(segment_name(name, self._number))) as file:
+                    file.seek(self._offset)
+                    return file.read(MOST_BYTES)
+            except OSError:  # not there yet, or no more
+                if not os.path.lexists(self._path.with_name(piece_name(name, self._number))):
+                    return b""
+            self._piece = self._packed(self._offset)
+        try:
+            return next(self._piece, b"")
+        except DamagedRunError:
+            self._piece = None  # and so it is at the next look
+            raise
+
+    def _packed(self, given: int) -> Iterator[bytes]:
+        """Its piece, which whoever begins to follow a long recording meets, as much as a look takes at a time.
+
+        Args:
+            given: Bytes of it that were given before it was packed.
+        """
         from wattstep.store.pieces import Pieces  # loads Arrow
 
+        size = self.layout.itemsize
+        most = max(MOST_BYTES // size, 1) * size
         try:
             with Folder(self._path.parent) as journal:
-                blocks = Pieces(journal, name, self.layout).blocks(self._number)
-                data = b"".join(block.tobytes() for block in blocks)
+                for block in Pieces(journal, self._path.name, self.layout).blocks(self._number):
+                    data = block.tobytes()
+                    for at in range(given, len(data), most):
+                        yield data[at : at + most]
+                    given = max(given - len(data), 0)
         except OSError:  # the run was closed meanwhile
-            return b""
-        return data[self._offset : self._offset + MOST_BYTES]
+            return
 
     def _taken(self, rows: Array) -> Array:
         self._offset += len(rows) * self.layout.itemsize

@@ -33,13 +33,13 @@ from wattstep.record.tracing.windows import Windows
 from wattstep.schema.channel import Absent, Present
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.engine import Engine
-from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark, segment_name
+from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_duration, parse_power_model
 from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
-from wattstep.store.segments import newest_segment, segment_bytes
+from wattstep.store.segments import SegmentedFile, segment_bytes
 
 PYTHON = "python"  # what trains where no framework is loaded
 
@@ -158,20 +158,19 @@ class Recorder(StepRecorder):
         self._steps.open(journal, self._segment)
         undo.callback(self._steps.close)
         self._operations, self._devices = (
-            os.open(journal / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            for name in (OPERATIONS, DEVICE_OPERATIONS)
+            SegmentedFile(journal / name, self._segment) for name in (OPERATIONS, DEVICE_OPERATIONS)
         )
-        undo.callback(os.close, self._operations)
-        undo.callback(os.close, self._devices)
+        undo.callback(self._operations.close)
+        undo.callback(self._devices.close)
         self._windows = Windows(
             self._mode,
             self._first_step + self.warmup,
             self._steps,
-            self._operations,
+            self._operations.fd,
             self.note,
             lambda: self._engine or engines.loaded(),
             self._process,
-            self._devices,
+            self._devices.fd,
         )
         self._sampling = Attendant(plan, journal, self._open_clocks, self._segment)
         undo.callback(self._sampling.stop)
@@ -265,8 +264,8 @@ class Recorder(StepRecorder):
         self._host.close()
         for note in self._host.notes:
             self.note(note)
-        os.close(self._operations)
-        os.close(self._devices)
+        self._operations.close()
+        self._devices.close()
         self._steps.close()
         self._finish()
         _release(self)
@@ -369,25 +368,11 @@ class Recorder(StepRecorder):
         """Once a second: what became of the sampler? Does a device train by now?"""
         self._hear(self._sampling.news())
         try:
-            for name, fd in ((OPERATIONS, self._operations), (DEVICE_OPERATIONS, self._devices)):
-                if os.fstat(fd).st_size >= self._segment:
-                    self._begin_segment(name, fd)
+            self._operations.go_on()
+            self._devices.go_on()
         except OSError as error:
             self._cannot_write(error)
         self._find_device()
-
-    def _begin_segment(self, name: str, fd: int) -> None:
-        """Has a descriptor stand for the next segment of its journal.
-
-        Raises:
-            OSError: It cannot be made.
-        """
-        journal = self._folder / JOURNAL
-        number = (newest_segment(os.listdir(journal), name) or 0) + 1  # noqa: PTH208 - once an hour
-        path = journal / segment_name(name, number)
-        new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        os.dup2(new, fd, inheritable=False)
-        os.close(new)
 
     def _find_device(self) -> None:
         """Follows the device that trains, as soon as there is one.

@@ -331,7 +331,6 @@ _IMPORTED: Final[Mapping[str, Check]] = {
     "steps": or_none(facts(dict.fromkeys(("count", "count_low", "count_high"), _STEP))),
 }
 RUN: Final[Mapping[str, Check]] = {
-    "schema_version": whole(0, INT32),
     "state": string,
     "created": _moment,
     "workload": string,

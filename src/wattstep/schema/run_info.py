@@ -26,7 +26,10 @@ from wattstep.schema.run_documents import (
 )
 from wattstep.schema.workload import DataFacts
 
+# How a run is written; what a wattstep does not know it refuses. Of a run that is closed:
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
+# Of one whose rows lie in journals yet. 2: plain steps in one row; segments, packed or not.
+JOURNAL_VERSION = 2
 NO_TRACE = "no operations: "  # begins the note that says why no step was traced
 
 
@@ -84,7 +87,6 @@ class RunInfo:
         gaps: From when to when (monotonic, ns) nothing was sampled: the sampler was started again.
     """
 
-    schema_version: int = SCHEMA_VERSION
     state: str
     created: str
     workload: str
@@ -122,9 +124,14 @@ class RunInfo:
     clocks: tuple[tuple[int, int], ...] = ()
     device_clock: DeviceClockFacts = field(default_factory=DeviceClockFacts)
 
+    @property
+    def schema_version(self) -> int:
+        """How this wattstep writes such a run."""
+        return _version_now(self.state)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return asdict(self)
+        return {"schema_version": self.schema_version, **asdict(self)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> RunInfo:
@@ -133,10 +140,11 @@ class RunInfo:
         Raises:
             DamagedRunError: A field is missing, or a newer wattstep wrote it.
         """
-        version = document.get("schema_version")
-        if version != SCHEMA_VERSION:
+        version, newest = document.get("schema_version"), _version_now(document.get("state"))
+        if type(version) is not int or not 1 <= version <= newest:
+            known = "1" if newest == 1 else f"1 to {newest}"
             raise DamagedRunError(
-                f"run.json has schema {shown(version)}, this wattstep reads {SCHEMA_VERSION}",
+                f"run.json has schema {shown(version)}, this wattstep reads {known}",
                 id="other-schema",
             )
         given = {key: value for key, value in document.items() if key in RUN}
@@ -154,6 +162,10 @@ class RunInfo:
         for key in ("notes", "clocks", "gaps"):
             values[key] = tuple(values.get(key, ()))
         return cls(**values)
+
+
+def _version_now(state: Any) -> int:
+    return JOURNAL_VERSION if state == "recording" else SCHEMA_VERSION
 
 
 def _planned_read(document: Mapping[str, Any]) -> PlannedRead:

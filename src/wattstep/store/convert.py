@@ -23,8 +23,9 @@ from wattstep.store.convert_samples import sample_columns
 from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
-from wattstep.store.journal_rows import read_names
+from wattstep.store.journal_rows import cut_segments, read_names
 from wattstep.store.lock import RunLock
+from wattstep.store.pieces import row_words
 from wattstep.store.tables import (
     EVALUATIONS,
     MEMORY,
@@ -116,6 +117,10 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
     """All or nothing."""
     info = read_info(run)
     with run.inside(JOURNAL) as journal:
+        cut = [
+            f"{name} was cut within a row: what it held from there on is lost"
+            for name in cut_segments(journal, row_words(info))
+        ]
         names = read_names(journal)
         device = device_times(journal)
         tables = {
@@ -142,7 +147,10 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 ) from error
             raise
     folder.sync()
-    write_info(folder, _with_device_clock(replace(info, state=state), device, names))
+    write_info(
+        folder,
+        _with_device_clock(replace(info, state=state, notes=(*info.notes, *cut)), device, names),
+    )
 
 
 def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -61,6 +62,24 @@ def _file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]
             return
         rows -= len(block)
         yield block
+
+
+def cut_segments(journal: Folder, words: Mapping[str, int]) -> Iterator[str]:
+    """Names of the segments that have a successor and do not end with a whole row, as none is written.
+
+    Args:
+        journal: Folder of the journals.
+        words: Of 8 bytes, in a row of each journal, by its name.
+    """
+    names = journal.names()
+    for name, width in words.items():
+        for number in range(newest_segment(names, name) or 0):
+            with (
+                contextlib.suppress(FileNotFoundError),  # it was packed
+                journal.open(segment := segment_name(name, number)) as file,
+            ):
+                if os.fstat(file.fileno()).st_size % (8 * width):
+                    yield segment
 
 
 def int_rows(journal: Folder, name: str, width: int) -> Iterator[Ints]:

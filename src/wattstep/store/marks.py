@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 from wattstep.errors import RecordingError
-from wattstep.schema.journal import MARK, MARKS, NAMES, Mark, segment_name
+from wattstep.schema.journal import MARK, MARKS, NAMES, Mark
 from wattstep.store.files import write_whole
+from wattstep.store.segments import SegmentedFile
 
 CHUNK = 256 * 1024  # mapped at a time: 8192 marks
 WORDS = CHUNK // 8
@@ -52,11 +53,8 @@ class MarkJournal:
     __slots__ = (
         "_base",
         "_codes",
-        "_fd",
+        "_file",
         "_names",
-        "_number",
-        "_path",
-        "_segment",
         "at",
         "floats",
         "ints",
@@ -65,38 +63,23 @@ class MarkJournal:
     def __init__(self, folder: Path, segment: int = 0) -> None:
         if sys.byteorder != "little":
             raise RecordingError("steps are marked on machines that store the low byte first only")
-        self._path = folder.absolute() / MARKS  # the training may change its directory
-        self._segment, self._number = segment, 0
-        self._fd = self._new_segment(0)
+        self._file = SegmentedFile(folder / MARKS, segment, os.O_RDWR | os.O_EXCL)
         self._names = os.open(folder / NAMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._codes: dict[tuple[str, str], int] = {}
         self._base = 0
         try:
             self._map(0)
         except OSError:
-            os.close(self._fd)
+            self._file.close()
             os.close(self._names)
             raise
 
-    def _new_segment(self, number: int) -> int:
-        path = self._path.with_name(segment_name(MARKS, number))
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
-
     def _map(self, base: int) -> None:
         """Goes on with the chunk there, or in a new segment; after a failure the journal is as it was."""
-        if not 0 < self._segment <= base:
-            self._map_chunk(self._fd, base)
-            return
-        before, fd = self._fd, self._new_segment(self._number + 1)
-        try:
-            self._map_chunk(fd, 0)
-        except OSError:
-            os.close(fd)
-            self._path.with_name(segment_name(MARKS, self._number + 1)).unlink()
-            raise
-        self._fd = fd
-        self._number += 1
-        os.close(before)
+        if self._file.is_full(base):
+            self._file.begin(lambda fd: self._map_chunk(fd, 0))
+        else:
+            self._map_chunk(self._file.fd, base)
 
     def _map_chunk(self, fd: int, base: int) -> None:
         os.posix_fallocate(fd, base, CHUNK)
@@ -160,6 +143,6 @@ class MarkJournal:
         """Cuts the reserved rest off and closes."""
         self.ints.release()
         self.floats.release()
-        os.ftruncate(self._fd, self._base + self.at * 8)
-        os.close(self._fd)
+        os.ftruncate(self._file.fd, self._base + self.at * 8)
+        self._file.close()
         os.close(self._names)

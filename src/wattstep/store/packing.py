@@ -12,35 +12,59 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from wattstep.errors import DamagedRunError
-from wattstep.schema.journal import JOURNAL
+from wattstep.schema.journal import JOURNAL, segment_name
 from wattstep.store.folder import Folder
 from wattstep.store.segments import packable
 
+FOLDER: Final = (
+    3  # descriptor of the folder of the journals, as `record/sampling/child.py` leaves it
+)
 LOOK_S: Final = 5.0
 AGAIN_S: Final = 60.0  # where the disk was full
 
+Segment = tuple[str, int, int, int]  # journal and number, size in bytes, when it was last changed
+
 
 def main() -> None:
-    """Packs the segments of RUN until the process that started it is gone."""
-    run, parent = Path(sys.argv[1]), os.getppid()
-    os.closerange(3, 256)  # perf counters that the sampler was given
+    """Packs the segments in a folder until the process PARENT, which started it, is gone."""
+    parent = int(sys.argv[1])
+    os.fchdir(FOLDER)  # the run may be moved meanwhile
+    run = Path("..")
+    os.closerange(FOLDER, 256)  # and perf counters that the sampler was given
     _yield_to_others()
+    seen: set[Segment] = set()  # what of them is still there was left as it is
     while os.getppid() == parent:
         try:
             with Folder(run) as folder, folder.inside(JOURNAL) as journal:
-                waiting = packable(journal.names())
+                waiting = _waiting(journal)
         except FileNotFoundError:  # the run was closed
             return
-        packed = not waiting or _ending_of_child(run) == 0
+        packed = waiting <= seen or _ending_of_child(run, seen) == 0
+        if packed:
+            seen = waiting
         time.sleep(LOOK_S if packed else AGAIN_S)
 
 
-def pack_closed(run: Path) -> None:
-    """Packs all segments that are to be.
+def _waiting(journal: Folder) -> set[Segment]:
+    """The segments that are to be packed, as they are."""
+    segments = set()
+    for name, number in packable(journal.names()):
+        with (
+            contextlib.suppress(FileNotFoundError),
+            journal.open(segment_name(name, number)) as file,
+        ):
+            status = os.fstat(file.fileno())
+            segments.add((name, number, status.st_size, status.st_mtime_ns))
+    return segments
+
+
+def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
+    """Packs all segments that are to be, but for those that were seen as they are.
 
     Raises:
         OSError: The disk is full; what is not packed is untouched.
@@ -51,17 +75,17 @@ def pack_closed(run: Path) -> None:
 
     with Folder(run) as folder, folder.inside(JOURNAL) as journal:
         words = row_words(read_info(folder))
-        for name, number in packable(journal.names()):
+        for name, number, *_ in sorted(_waiting(journal).difference(seen)):
             if name in words:
                 pack(journal, name, number, words[name])
 
 
-def _ending_of_child(run: Path) -> int:
+def _ending_of_child(run: Path, seen: Collection[Segment]) -> int:
     child = os.fork()
     if not child:
         code = 1
         with contextlib.suppress(OSError, DamagedRunError):
-            pack_closed(run)
+            pack_closed(run, seen)
             code = 0
         os._exit(code)
     return os.waitpid(child, 0)[1]

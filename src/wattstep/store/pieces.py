@@ -143,4 +143,4 @@ class Pieces:
         rows = np.empty((len(batch), words), "<i8")
         for at in range(words):
             rows[:, at] = batch.column(at).to_numpy()
-        return rows.reshape(-1).view(self._row)
+        return np.frombuffer(rows, self._row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -44,6 +44,81 @@ def segment_bytes() -> int:
             id="malformed-segment",
         )
     return round(mib * (1 << 20))
+
+
+class SegmentedFile:
+    """The segment of a journal that is written. `record/sampling/child.py` does the same by itself.
+
+    The folder may be moved meanwhile. A segment is begun before the one before is let go: where that
+    fails the journal is as it was, and the next attempt is at the same segment.
+
+    Args:
+        path: Of the journal.
+        segment: Bytes from which on it goes on in a new file; 0: never.
+        flags: With which its files are opened, which are made if need be.
+
+    Attributes:
+        fd: Its descriptor, the same for all segments.
+        number: Of the segment: at first the last that is there, as whoever wrote before left it.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self, path: Path, segment: int, flags: int = os.O_WRONLY | os.O_APPEND) -> None:
+        self._name, self._segment, self._flags = path.name, segment, flags
+        self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - by descriptor
+            self.number = newest_segment(names, self._name) or 0
+            self.fd = self._open(self.number)
+        except OSError:
+            os.close(self._folder)
+            raise
+
+    def _open(self, number: int) -> int:
+        name = segment_name(self._name, number)
+        return os.open(name, self._flags | os.O_CREAT | os.O_NOFOLLOW, 0o644, dir_fd=self._folder)
+
+    def is_full(self, size: int) -> bool:
+        """True if a segment of so many bytes is to be the last but one."""
+        return 0 < self._segment <= size
+
+    def go_on(self) -> None:
+        """Begins the next segment where this one is full.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        if self.is_full(os.fstat(self.fd).st_size):
+            self.begin()
+
+    def begin(self, prepare: Callable[[int], None] | None = None) -> None:
+        """Begins the next segment.
+
+        Args:
+            prepare: Fills it first; is given its descriptor, which is closed later.
+
+        Raises:
+            OSError: It cannot be made, or not be filled.
+        """
+        number = self.number + 1
+        fd = self._open(number)
+        try:
+            if prepare is not None:
+                prepare(fd)
+            os.dup2(fd, self.fd, inheritable=False)
+        except OSError:
+            os.unlink(segment_name(self._name, number), dir_fd=self._folder)
+            raise
+        finally:
+            os.close(fd)
+        self.number = number
+
+    def close(self) -> None:
+        """Lets go of it."""
+        os.close(self.fd)
+        os.close(self._folder)
 
 
 def newest_segment(names: Iterable[str], name: str) -> int | None:

@@ -138,7 +138,7 @@ class Attendant:
             lambda: [],
             ours,
             segment=self._segment,
-            packer=child_command(PACKER, str(self._folder.parent)) if self._segment else (),
+            packer=child_command(PACKER) if self._segment else (),
         )
         sampler.open_counters = lambda: self._open_counters(None if first else (*ours, sampler.pid))
         sampler.start()

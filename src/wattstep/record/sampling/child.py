@@ -484,8 +484,10 @@ class Journal:
     """Rows of int64 that gather in memory and go to the file in one write."""
 
     def __init__(self, path, width, segment=0):
-        self.path, self.segment = path, segment  # bytes from which on it goes on in a new file
-        self.number = newest_segment(path) if segment else 0
+        self.segment = segment  # bytes from which on it goes on in a new file
+        self.folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)  # may be moved
+        self.stem = os.path.basename(path)[: -len(".bin")]
+        self.number = newest_segment(os.listdir(self.folder), self.stem) if segment else 0
         self.fd = self.open(self.number)
         self.pack = struct.Struct("<%dq" % width).pack
         self.rows = []
@@ -498,8 +500,9 @@ class Journal:
 
     def open(self, number):
         """Opens a segment, and makes it if need be."""
-        path = "%s.%04d.bin" % (self.path[: -len(".bin")], number) if number else self.path
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        name = self.stem + (".%04d.bin" % number if number else ".bin")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        return os.open(name, flags, 0o644, dir_fd=self.folder)
 
     def flush(self):
         """Writes what has gathered; a short write (full disk) is cut back to whole rows."""
@@ -520,14 +523,9 @@ class Journal:
                 os.close(before)
 
 
-def newest_segment(path):
+def newest_segment(names, stem):
     """Number of the last segment of a journal, which a sampler that was killed may have begun."""
-    stem = os.path.basename(path)[: -len("bin")]
-    numbers = [
-        name[len(stem) :].split(".")[0]
-        for name in os.listdir(os.path.dirname(path))
-        if name.startswith(stem)
-    ]
+    numbers = [name[len(stem) + 1 :].split(".")[0] for name in names if name.startswith(stem + ".")]
     return max([0] + [int(number) for number in numbers if number.isdigit()])
 
 
@@ -611,7 +609,8 @@ class Packer:
     """
 
     def __init__(self, folder, command):
-        self.folder, self.command = folder, command  # without a command there is none
+        self.command = command  # without one there is no such process
+        self.folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # which may be moved
         self.pid = 0
         self.due = 0
 
@@ -628,9 +627,12 @@ class Packer:
             try:
                 self.pid = os.posix_spawn(
                     self.command[0],
-                    self.command,
+                    self.command + [str(os.getpid())],
                     os.environ,
-                    file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)],
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, self.folder, 3),
+                    ],
                     setpgroup=0,
                 )
             except OSError:  # no more processes: samples are worth more than room

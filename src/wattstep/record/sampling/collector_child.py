@@ -25,9 +25,9 @@ from typing import Any
 
 from wattstep.record.push_sources import PushSource, ticks
 from wattstep.record.sampling.child import read_children
-from wattstep.schema.journal import MISSING, SAMPLE_HEADER, samples_name, segment_name
+from wattstep.schema.journal import MISSING, SAMPLE_HEADER, samples_name
 from wattstep.store.files import write_whole
-from wattstep.store.segments import newest_segment
+from wattstep.store.segments import SegmentedFile
 
 NICE = 5
 LOOK_S = 0.1  # how often rows go to disk, and it is looked whether to end
@@ -41,20 +41,14 @@ class Journal:
 
     def __init__(self, path: Path, width: int, segment: int = 0) -> None:
         self.width = width
-        self._path, self._segment = path, segment  # bytes from which on it goes on in a new file
-        self._number = (newest_segment(os.listdir(path.parent), path.name) or 0) if segment else 0  # noqa: PTH208
-        self._fd = self._opened()
+        self._file = SegmentedFile(path, segment)
         self._row = struct.Struct(f"<{SAMPLE_HEADER + width}q")
         self._rows: list[bytes] = []
         self._lock = threading.Lock()
-        size = os.fstat(self._fd).st_size
-        if size or self._number:  # of a collector that was killed, perhaps in a row
-            os.ftruncate(self._fd, size - size % self._row.size)
+        size = os.fstat(self._file.fd).st_size
+        if size or self._file.number:  # of a collector that was killed, perhaps in a row
+            os.ftruncate(self._file.fd, size - size % self._row.size)
             self.add(time.monotonic_ns(), errno.EOWNERDEAD, None)
-
-    def _opened(self) -> int:
-        path = self._path.with_name(segment_name(self._path.name, self._number))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
 
     def add(self, t_ns: int, code: int, values: Sequence[int] | None) -> None:
         """Keeps one row; without values it says why there are none.
@@ -77,12 +71,8 @@ class Journal:
         with self._lock:
             rows, self._rows = self._rows, []
         if rows:
-            write_whole(self._fd, b"".join(rows))
-            if self._segment and os.fstat(self._fd).st_size >= self._segment:
-                before = self._fd
-                self._number += 1
-                self._fd = self._opened()
-                os.close(before)
+            write_whole(self._file.fd, b"".join(rows))
+            self._file.go_on()
 
 
 class Worker(threading.Thread):

@@ -40,7 +40,8 @@ class Sampler:
             child was started: a counter that children inherit must not count the sampler.
         ours: Other children of the training process that are no part of it, running already.
         segment: Bytes from which on a journal goes on in a new file; 0: never.
-        packer: Command of the process that packs the files before; none: nobody does.
+        packer: Command of the process that packs the files before; it is given the child's id as last
+            argument. None: nobody does.
         child: Arguments of Python for the child.
         patience_s: Time for which its first sample is waited for, and its end.
     """

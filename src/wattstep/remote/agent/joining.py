@@ -17,7 +17,7 @@ from wattstep.remote.agent.layout import AGENT, FORMAT
 from wattstep.remote.agent.windows import read_windows
 from wattstep.schema.checks import parse_json
 from wattstep.schema.journal import COSTS, JOURNAL, MARKS, NAMES, TICKS, samples_name
-from wattstep.schema.run_info import RunInfo
+from wattstep.schema.run_info import JOURNAL_VERSION, RunInfo
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder, open_plain
@@ -85,7 +85,7 @@ def read_agent(folder: Path) -> dict[str, Any]:
         ) from error
     except (OSError, ValueError) as error:
         raise DamagedRunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(document, dict) or document.get("agent") != FORMAT:
+    if not isinstance(document, dict) or document.get("agent") not in range(1, FORMAT + 1):
         raise DamagedRunError(
             f"{path} is of no agent that this wattstep knows: make the agent anew"
         )
@@ -111,7 +111,7 @@ def describe(document: Mapping[str, Any]) -> RunInfo:
     return RunInfo.from_dict(
         {
             **known,
-            "schema_version": 1,
+            "schema_version": JOURNAL_VERSION,
             "state": "recording",
             "workload": known["title"],
             "engine": f"torch {torch}" if torch is not None else "python",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 AGENT = "agent.json"
-FORMAT = 1  # of that
+FORMAT = 2  # of that, and of the journals beside it; 2: plain steps in one row
 WINDOWS = "windows.jsonl"
 TRACES = "traces"
 LAYERS = "layers"  # the method of windows that are timed by layer

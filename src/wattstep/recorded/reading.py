@@ -22,6 +22,7 @@ from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps, exploring
+from wattstep.recorded.stretches import Stretches, stretches_of
 from wattstep.recorded.table_checks import (
     DECLARED,
     coded,
@@ -280,6 +281,20 @@ class Tables:
                 part = part[np.unique(t_ns[part], return_index=True)[1]]
             series[name] = (t_ns[part], value[part], errno[part])
         return series
+
+    @cached_property
+    def stretches(self) -> dict[str, Stretches]:
+        """What stands for samples that were thinned, by channel; empty where none were.
+
+        Raises:
+            DamagedRunError: They overlap, or stand for nothing.
+        """
+        if not self.has("thinned"):
+            return {}
+        found, wrong = stretches_of(self.table("thinned"))
+        if wrong:
+            raise DamagedRunError(f"thinned.parquet of {self.path}: {wrong}", id="damaged-table")
+        return found
 
     # --- steps ------------------------------------------------------------------------------
 

@@ -573,6 +573,16 @@ class PlannedFacts(TypedDict, total=False):
     figures: Mapping[str, FigureDocument]
 
 
+class KeepFacts(TypedDict, total=False):
+    """For how long rows stay as they were recorded.
+
+    Attributes:
+        raw_s: Age in s from which on samples may be thinned.
+    """
+
+    raw_s: float
+
+
 class DeviceClockFacts(TypedDict, total=False):
     """How the clock of a device that ran behind the host was mapped, and what tracing costs it.
 

@@ -18,6 +18,7 @@ from wattstep.schema.run_documents import (
     DeviceClockFacts,
     DeviceFacts,
     ImportedFiles,
+    KeepFacts,
     ModelFacts,
     PlannedFacts,
     PowerModelFacts,
@@ -69,6 +70,7 @@ class RunInfo:
         asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
             (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
+        keep: For how long samples stay single ones, where that was said; empty: all of them do.
         warmup: Steps at the beginning that do not count.
         first_step: Number of the first step; above 0 where a training went on from a checkpoint.
         power_model: Name and parameters of the power model that the user asked for, or None.
@@ -98,6 +100,7 @@ class RunInfo:
     interval_s: float
     warmup: int
     trace: str
+    keep: KeepFacts = field(default_factory=KeepFacts)
     first_step: int = 0
     data: DataFacts | None = None
     device: DeviceFacts = field(default_factory=DeviceFacts)

@@ -19,7 +19,7 @@ from wattstep.store.convert_marks import (
     step_columns,
 )
 from wattstep.store.convert_operations import operation_columns
-from wattstep.store.convert_samples import sample_columns
+from wattstep.store.convert_samples import sample_columns, thinned_columns
 from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
@@ -33,6 +33,7 @@ from wattstep.store.tables import (
     SPANS,
     STEPS,
     TABLE,
+    THINNED,
     write_table,
 )
 
@@ -126,6 +127,8 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
             "evaluations": (EVALUATIONS, evaluation_columns(journal, names)),
             "operations": (OPERATIONS_SCHEMA, operation_columns(journal, names)),
         }
+        if info.keep:
+            tables["thinned"] = (THINNED, thinned_columns(journal, info))
         try:
             for name, (schema, batches) in tables.items():
                 write_table(folder, name + TABLE + WRITING, schema, batches)

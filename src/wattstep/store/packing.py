@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def pack_closed(run: Path) -> None:
-    """Packs all segments that are to be.
+    """Packs all segments that are to be, and thins the pieces that are old enough.
 
     Raises:
         OSError: The disk is full; what is not packed is untouched.
@@ -48,12 +48,15 @@ def pack_closed(run: Path) -> None:
     """
     from wattstep.store.files import read_info
     from wattstep.store.pieces import pack, row_words
+    from wattstep.store.thinned_journal import thin_pieces
 
     with Folder(run) as folder, folder.inside(JOURNAL) as journal:
-        words = row_words(read_info(folder))
+        info = read_info(folder)
+        words = row_words(info)
         for name, number in packable(journal.names()):
             if name in words:
                 pack(journal, name, number, words[name])
+        thin_pieces(journal, info)
 
 
 def _ending_of_child(run: Path) -> int:

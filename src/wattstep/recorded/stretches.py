@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from wattstep.recorded.table_checks import coded
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
@@ -100,8 +101,8 @@ def stretches_of(table: pa.Table) -> tuple[dict[str, Stretches], str]:
 
 
 def with_holes(
-    samples: tuple[IntArray, FloatArray, IntArray], stretches: Stretches | None
-) -> tuple[IntArray, FloatArray, IntArray]:
+    samples: tuple[IntArray, FloatArray, NDArray[np.int16]], stretches: Stretches | None
+) -> tuple[IntArray, FloatArray, NDArray[np.int16]]:
     """Samples of a channel, with one that has no value where single ones were not kept.
 
     Args:

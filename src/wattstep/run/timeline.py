@@ -180,8 +180,9 @@ def _power(series: Series) -> Iterator[Lane]:
 
 
 def _of_energy(name: str, source: EnergySource, role: str = "", domain: str = "") -> Lane:
-    held = source.gauge is None or source.thinned
-    t_ns, value = (source.curve.t_ns, source.curve.rates()) if held else source.gauge
+    gauge = None if source.thinned else source.gauge
+    held = gauge is None
+    t_ns, value = gauge or (source.curve.t_ns, source.curve.rates())
     return Lane(
         name=name, group=POWER, unit="W", status=source.status.value, source=source.source,
         held=held, role=role, domain=domain, t_ns=t_ns, value=value,

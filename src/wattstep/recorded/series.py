@@ -329,6 +329,8 @@ class Series:
         """CPU time that the training read of itself; children are not in it."""
         steps = self.steps
         begin, end = self._tables.cpu_ns()
+        if not np.isfinite(begin).any():
+            return None
         t_ns = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel()
         cpu = np.stack([begin, end], axis=1).ravel() * 1e-9
         known = np.isfinite(cpu)

@@ -23,7 +23,7 @@ from wattstep.recorded.curves import (
     unwrapped,
 )
 from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
-from wattstep.recorded.plausible import glitches, saturated, tells_power
+from wattstep.recorded.plausible import BEYOND, USUAL, glitches, saturated, tells_power
 from wattstep.recorded.power import (
     NEVER_COUNTED,
     NEXT,
@@ -211,7 +211,13 @@ class Series:
             value = self.samples[name][1]
             channel = self.channels.get(name)
             is_power = channel is not None and tells_power(channel)
-            self._glitch[name] = glitches(value) if is_power else np.zeros(len(value), bool)
+            mask = glitches(value) if is_power else np.zeros(len(value), bool)
+            thinned = self.stretches.get(name)
+            if mask.any() and thinned is not None and thinned.known.any():
+                # Of a load that few of the samples that stayed are of.
+                usual = np.quantile(np.abs(thinned.mean[thinned.known]), USUAL)
+                mask &= np.abs(value) > BEYOND * usual
+            self._glitch[name] = mask
         return self._glitch[name]
 
     @cached_property

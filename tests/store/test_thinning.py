@@ -135,7 +135,7 @@ def values_of(run: Run) -> dict[str, float]:
 
 
 @THINNED
-def test_few_samples_stay(runs: dict[str, Run], name: str) -> None:
+def test_number_of_samples_that_stay(runs: dict[str, Run], name: str) -> None:
     whole, thinned = (runs[each].tables.count("samples") for each in ("whole", name))
     assert whole == 8 * TICKS
     assert thinned < 0.45 * whole  # of five minutes 40 s at the ends, what failed, and around rests
@@ -209,13 +209,13 @@ def test_every_figure_of_the_whole(runs: dict[str, Run], name: str) -> None:
 
 
 @THINNED
-def test_throttling_is_seen_when_it_was(runs: dict[str, Run], name: str) -> None:
+def test_times_of_throttling(runs: dict[str, Run], name: str) -> None:
     whole, thinned = (runs[each].conditions.throttled for each in ("whole", name))
     assert whole.any()
     np.testing.assert_array_equal(whole, thinned)
 
 
-def test_rows_around_what_happens_stay() -> None:
+def test_rows_around_events() -> None:
     """Both reads beside a failure, a pause, a wrap and a glitch are samples as they were read."""
     journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS)
     age = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
@@ -227,7 +227,7 @@ def test_rows_around_what_happens_stay() -> None:
     assert len(rows) + len(stretches) < TICKS / 20
 
 
-def test_a_follower_that_comes_late_is_given_what_stayed(tmp_path: Path) -> None:
+def test_late_follower(tmp_path: Path) -> None:
     journals = a_long_run(tmp_path / "run", KEEP)
     pack_closed(journals.path)
     layout = np.dtype([("t", "<i8"), ("errno", "<i8"), ("value", "<i8", 5)])
@@ -262,7 +262,7 @@ packing.pack_closed(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("place", ["_packed", "rename", "sync"])
-def test_a_kill_while_pieces_are_thinned(tmp_path: Path, runs: dict[str, Run], place: str) -> None:
+def test_kill_during_thinning(tmp_path: Path, runs: dict[str, Run], place: str) -> None:
     journals = a_long_run(tmp_path / "run", KEEP)
     command = [sys.executable, "-c", KILLED, str(journals.path), place]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
@@ -274,7 +274,7 @@ def test_a_kill_while_pieces_are_thinned(tmp_path: Path, runs: dict[str, Run], p
     )
 
 
-def test_a_thinned_piece_is_not_thinned_again(tmp_path: Path) -> None:
+def test_second_thinning(tmp_path: Path) -> None:
     journals = a_long_run(tmp_path / "run", KEEP)
     pack_closed(journals.path)
     piece = journals.folder / piece_name("samples-00.bin", 2)
@@ -284,7 +284,7 @@ def test_a_thinned_piece_is_not_thinned_again(tmp_path: Path) -> None:
     assert piece.read_bytes() == before
 
 
-def test_without_keep_pieces_say_what_their_segments_said(tmp_path: Path) -> None:
+def test_pieces_without_keep(tmp_path: Path) -> None:
     journals = a_long_run(tmp_path / "run", None)
     pack_closed(journals.path)
     table = pq.read_table(journals.folder / piece_name("samples-00.bin", 2))
@@ -297,7 +297,7 @@ def test_without_keep_pieces_say_what_their_segments_said(tmp_path: Path) -> Non
     [("steps=7d", "malformed-keep"), ("1h", "malformed-keep"), ("raw=soon", "malformed-duration"),
      ("raw=5s", "out-of-range"), ("raw=-1h", "malformed-duration")],
 )  # fmt: skip
-def test_a_keep_that_cannot_be_used_is_refused(text: str, error: str) -> None:
+def test_refusals_of_keep(text: str, error: str) -> None:
     with refused(error):
         Recorder("never", keep=text)
 

@@ -139,6 +139,9 @@ def test_number_of_samples_that_stay(runs: dict[str, Run], name: str) -> None:
     whole, thinned = (runs[each].tables.count("samples") for each in ("whole", name))
     assert whole == 8 * TICKS
     assert thinned < 0.45 * whole  # of five minutes 40 s at the ends, what failed, and around rests
+    reads = sum(each.reads.sum() for each in runs[name].tables.stretches.values())
+    assert runs[name].info.keep == {"raw_s": 20.0, "thinned_reads": reads}
+    assert thinned + reads == whole
     assert runs["whole"].tables.stretches == {}
     assert not (runs["whole"].path / "thinned.parquet").exists()
 

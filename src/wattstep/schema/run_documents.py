@@ -578,9 +578,11 @@ class KeepFacts(TypedDict, total=False):
 
     Attributes:
         raw_s: Age in s from which on samples may be thinned.
+        thinned_reads: How many single values of all channels were, once the run is closed.
     """
 
     raw_s: float
+    thinned_reads: int
 
 
 class DeviceClockFacts(TypedDict, total=False):

@@ -1,11 +1,12 @@
 """What a long recording takes of the disk and of memory while it goes on, and whether its tables are those of one in a single file.
 
-    python benchmarks/long_recording.py [--steps 5000000] [--json]
+    python benchmarks/long_recording.py [--steps 5000000] [--keep raw=10min] [--json]
 
 Made steps of 1.7 ms (5 % of noise, a loss each, phases of some) pass through the marker of steps, and
 what eight reads give a hundred times a second through the sampler's own journals, as fast as they can be
 written; the process that packs is kept up with as it would be at the real pace. The same is then
-recorded once more without segments, and all tables of both are compared, value by value.
+recorded once more without segments, and all tables of both are compared, value by value; and once with
+samples that are thinned, whose totals are compared. What `show` and `report` take of each is told, too.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,13 @@ from wattstep.record.marking import StepMarker
 from wattstep.record.sampling.child import Journal
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
+from wattstep.recorded.reading import Tables
+from wattstep.recorded.series import Series
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, TICKS, Mark, samples_name
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.schema.settings import parse_keep
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.segments import packable, segment_bytes
 from wattstep.store.tables import TABLE
@@ -53,9 +58,16 @@ WIDTHS = (
 )  # values of each read: as many as eight reads of a small machine have
 BUSY = 0.25  # of the values that change at a tick; others stand still for long, as frequencies do
 MIB = 1 << 20
+MEASURING = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+sys.exit(status != 0)
+"""
 
 
-def described() -> RunInfo:
+def described(keep: str | None = None) -> RunInfo:
     """A run with the reads of `WIDTHS`."""
     reads = tuple(
         PlannedRead(
@@ -73,7 +85,7 @@ def described() -> RunInfo:
     return RunInfo(
         state="recording", created="2026-11-26T12:00:00+0000", workload="made", title="made",
         engine="python", batch_size=None, threads=None, precision=None, processor=None, seed=None,
-        interval_s=TICK_NS * 1e-9, warmup=3, trace="none", reads=reads,
+        interval_s=TICK_NS * 1e-9, warmup=3, trace="none", reads=reads, keep=parse_keep(keep),
     )  # fmt: skip
 
 
@@ -126,10 +138,10 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
+def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict[str, Any]:
     """Writes the journals of a made run, packed meanwhile where it has segments."""
     create_folder(run)
-    write_info(run, described())
+    write_info(run, described(keep))
     folder = run / JOURNAL
     clock = MadeClock()
     setattr(marking, "perf_counter_ns", clock)  # noqa: B010
@@ -200,11 +212,9 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
         packer.wait()
     left = size_of(folder)
     StepMarker._map = map_chunk  # type: ignore[method-assign]
-    begun_s = time.perf_counter()
-    child = subprocess.Popen(child_command("wattstep.store.convert:main", str(run), "closed"))
-    _, status, usage = os.wait4(child.pid, 0)
-    if status:
-        raise SystemExit("the conversion failed")
+    conversion_s, conversion_mib = taken(
+        child_command("wattstep.store.convert:main", str(run), "closed")
+    )
     return {
         "hours": (clock.now - 10**12) / 3.6e12,
         "disk_peak_mib": disk / MIB,
@@ -215,9 +225,47 @@ def record(run: Path, steps: int, segment: int) -> dict[str, Any]:
         "median_change_ms": float(np.median(changes)) * 1e3 if changes else 0.0,
         "longest_change_ms": max(changes, default=0.0) * 1e3,
         "packer_mib": packing,
-        "conversion_s": time.perf_counter() - begun_s,
-        "conversion_mib": usage.ru_maxrss / 1024,
+        "conversion_cpu_s": conversion_s,
+        "conversion_mib": conversion_mib,
     }
+
+
+def told(run: Path, command: str, *options: str) -> dict[str, float]:
+    """CPU time and memory that a command about a run takes."""
+    cpu_s, mib = taken([sys.executable, "-m", "wattstep", command, str(run), *options])
+    return {f"{command}_cpu_s": cpu_s, f"{command}_mib": mib}
+
+
+def taken(command: Sequence[str]) -> tuple[float, float]:
+    """CPU time in s and memory in MiB that a command takes; a child's begins with its parent's."""
+    small = subprocess.run(
+        [sys.executable, "-c", MEASURING, *command], stdout=subprocess.PIPE, text=True, check=True
+    )
+    cpu_s, mib = map(float, small.stdout.split())
+    return cpu_s, mib
+
+
+def compared_totals(one: Path, other: Path) -> dict[str, float]:
+    """How far totals of samples of the second run are from those of the first, at most, relative to them.
+
+    Raises:
+        SystemExit: They had another number of reads, least or most value, or steps.
+    """
+    whole, thinned = (Series(Tables(run)) for run in (one, other))
+    integrals, sums = 0.0, 0.0
+    for name, channel in whole.channels.items():
+        a, b = whole.totals(name), thinned.totals(name)
+        assert a is not None
+        assert b is not None
+        if (a.reads, a.least, a.most) != (b.reads, b.least, b.most):
+            raise SystemExit(f"{name} differs")
+        sums = max(sums, abs(b.total / a.total - 1))
+        energies = [float(series.curve(channel).total[-1]) for series in (whole, thinned)]
+        integrals = max(integrals, abs(energies[1] / energies[0] - 1))
+    steps = [pq.ParquetFile(run / f"steps{TABLE}").metadata.num_rows for run in (one, other)]
+    if steps[0] != steps[1]:
+        raise SystemExit("steps differ")
+    return {"channels": len(whole.channels), "of_integrals": integrals, "of_sums": sums}
 
 
 def _family(pid: int) -> list[int]:
@@ -271,6 +319,7 @@ def main() -> None:
     """Records both, compares them, and says what each took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=5_000_000)
+    parser.add_argument("--keep", default="raw=10min")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="wattstep-long-"))
@@ -280,6 +329,15 @@ def main() -> None:
             "one file": record(folder / "one", arguments.steps, 0),
         }
         results["equal rows"] = compared(folder / "segments", folder / "one")
+        shutil.rmtree(folder / "one")
+        thinned = record(folder / "thinned", arguments.steps, segment_bytes(), arguments.keep)
+        results[f"thinned, {arguments.keep}"] = thinned
+        results["totals apart"] = compared_totals(folder / "segments", folder / "thinned")
+        for name in ("segments", "thinned"):
+            page = str(folder / "page.html")
+            results[f"told of {name}"] = {
+                **told(folder / name, "show"), **told(folder / name, "report", "--output", page)
+            }  # fmt: skip
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.json:
@@ -289,7 +347,7 @@ def main() -> None:
         print(name)
         for key, value in facts.items():
             print(
-                f"  {key.replace('_', ' '):20} {value:,.1f}"
+                f"  {key.replace('_', ' '):20} {f'{value:,.1f}' if abs(value) >= 0.05 or not value else f'{value:.1e}'}"
                 if isinstance(value, float)
                 else f"  {key:20} {value:,}"
             )

@@ -16,7 +16,7 @@ from wattstep.cli.settings_options import with_settings
 
 
 @with_settings(
-    "seconds", "interval", "power_model", "target", "out", "name", "live", "full", "json",
+    "seconds", "interval", "keep", "power_model", "target", "out", "name", "live", "full", "json",
     "quiet",
 )  # fmt: skip
 def attach(

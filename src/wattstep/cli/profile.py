@@ -27,7 +27,7 @@ CONTEXT = {
 
 
 @with_settings(
-    "module", "plan", "step_marker", "warmup", "interval", "trace", "power_model", "target", "sent",
+    "module", "plan", "step_marker", "warmup", "interval", "keep", "trace", "power_model", "target", "sent",
     "total_steps", "out", "name", "live", "full", "json", "quiet",
 )  # fmt: skip
 def profile(

@@ -43,7 +43,7 @@ from wattstep.schema.settings import option_of
     "optimizer_kernel", "engine", "processor", "precision",
     "channels_last", "compiled", "policy", "opencl_mode", "accumulate",
     "checkpointing", "train_last", "lora", "optimizer", "offload",
-    "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval",
+    "classes", "image_size", "rate_rule", "until", "evaluate_every", "interval", "keep",
     "trace", "seed", "foreground", "foreground_seconds", "nice", "data_dir", "memory_limit",
     "memory_reserve", "power_model", "target", "calibration", "idle", "subtract_idle", "exclude", "governor", "slowdown", "stable", "sustain",
     "ambient", "fan", "cooldown", "canary", "plan", "exported", "out", "name", "live", "full", "json", "quiet",

@@ -18,7 +18,7 @@ from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.run import load
 from wattstep.schema.engine import TrainingHooks
-from wattstep.schema.settings import parse_interval, parse_power_model
+from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
@@ -33,6 +33,7 @@ class CallbackSettings:
     Attributes:
         folder: In which each training makes a run of its own.
         interval: The sampler's period.
+        keep: As `Recorder` takes it.
         trace: "auto", "none" or "every:N".
         warmup: First steps that do not count.
         power_model: For machines without a power sensor; what it gives is marked as modelled.
@@ -46,6 +47,7 @@ class CallbackSettings:
 
     folder: str | Path = "runs"
     interval: str | float = "10ms"
+    keep: str | None = None
     trace: str = "auto"
     warmup: int = 3
     power_model: str | None = None
@@ -58,6 +60,7 @@ class CallbackSettings:
 
     def __post_init__(self) -> None:
         parse_interval(self.interval)
+        parse_keep(self.keep)
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
         check_target(self.target)
@@ -204,6 +207,7 @@ class Session:
         recorder = Recorder(
             path,
             interval=settings.interval,
+            keep=settings.keep,
             trace=settings.trace,
             warmup=settings.warmup,
             model=beginning.model,

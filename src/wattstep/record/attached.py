@@ -26,7 +26,7 @@ class AttachedRecorder(Recorder):
     Args:
         pid: The process.
         path: Folder of the new run; a name below `runs/` is made where it is None.
-        settings: `interval`, `power_model` and `target` of `Recorder`.
+        settings: `interval`, `keep`, `power_model` and `target` of `Recorder`.
 
     Raises:
         RecordingError: There is no such process.

@@ -36,7 +36,7 @@ from wattstep.schema.engine import Engine
 from wattstep.schema.journal import DEVICE_OPERATIONS, JOURNAL, OPERATIONS, Mark
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import RunInfo
-from wattstep.schema.settings import parse_duration, parse_power_model
+from wattstep.schema.settings import parse_duration, parse_keep, parse_power_model
 from wattstep.store.files import create_folder, new_name, remove_empty, write_info
 from wattstep.store.lock import RunLock
 from wattstep.store.segments import SegmentedFile, segment_bytes
@@ -59,6 +59,8 @@ class Recorder(StepRecorder):
     Args:
         path: Folder of the new run; a name below `runs/` is made where it is None.
         interval: The sampler's period, e.g. "10ms" or 0.01 (seconds); 1 ms is the finest.
+        keep: How long samples stay single ones, e.g. "raw=1h": older ones are thinned to stretches, of
+            which totals, means and extremes stay exact; None: for ever.
         trace: "auto" (as many traced steps as stay cheap), "none", or "every:N".
         warmup: First steps that do not count.
         model: The framework's model that trains, so that its layers are named by its own paths.
@@ -82,6 +84,7 @@ class Recorder(StepRecorder):
         path: str | Path | None = None,
         *,
         interval: str | float = 0.01,
+        keep: str | None = None,
         trace: str = "auto",
         warmup: int = 3,
         model: Any = None,
@@ -99,6 +102,7 @@ class Recorder(StepRecorder):
                 f"--total-steps {total_steps}: it must be at least 1", id="out-of-range"
             )
         self._interval_s = parse_duration(interval)
+        self._keep = parse_keep(keep)
         self._mode = TraceMode.parse(trace)
         self._power_model = parse_power_model(power_model)
         self._target = parse_target(target)
@@ -217,6 +221,7 @@ class Recorder(StepRecorder):
             state="recording",
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             interval_s=self._interval_s,
+            keep=self._keep,
             warmup=self.warmup,
             first_step=self._first_step,
             trace=self._mode.text,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
+from wattstep.recorded.stretches import Stretches
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
 
@@ -184,8 +185,48 @@ def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: in
     return curve_of_counter(t_ns, unwrapped(channel, value), unit=channel.unit)
 
 
-def unwrapped(channel: Channel, value: FloatArray) -> FloatArray:
+def curve_across(
+    channel: Channel, t_ns: IntArray, value: FloatArray, stretches: Stretches, max_gap_ns: int
+) -> Curve:
+    """As `curve_of`, going on through times of which no single samples were kept.
+
+    Args:
+        channel: The channel.
+        t_ns: Times of its samples.
+        value: The samples.
+        stretches: What stands for the others; their edges are samples, too.
+        max_gap_ns: As `curve_of_gauge`.
+    """
+    known = stretches.known
+    begin, end = stretches.begin_ns, stretches.end_ns
+    times, first = np.unique(np.concatenate([t_ns, begin, end]), return_index=True)
+    values = np.concatenate([value, stretches.first, stretches.last])[first]
+    valid = times[~np.isnan(values)]
+    at = np.searchsorted(valid, begin)
+    after = np.minimum(at + 1, max(len(valid) - 1, 0))
+    known &= (at < after) & (valid[np.minimum(at, after)] == begin) & (valid[after] == end)
+    at = at[known]
+    if channel.kind == "counter":
+        values = unwrapped(channel, values, at)
+    times, samples, whole = _sampled(times, values)
+    if channel.kind == "counter":
+        steps = np.diff(samples)
+        whole[at] = True
+        return _accumulated(times, steps, whole & (steps >= 0), channel.unit)
+    length = np.diff(times)
+    steps = (samples[1:] + samples[:-1]) * 0.5 * (length * _NS)
+    whole &= length <= max_gap_ns
+    steps[at], whole[at] = stretches.integral[known], True
+    return _accumulated(times, steps, whole, "J" if channel.unit == "W" else "")
+
+
+def unwrapped(channel: Channel, value: FloatArray, many: IntArray | None = None) -> FloatArray:
     """Values of a channel, those of a counter that starts again from 0 going on; NaN stays.
+
+    Args:
+        channel: The channel.
+        value: Its values.
+        many: As `unwrap`, among those that are there.
 
     Raises:
         InvalidValueError: A value of a counter lies beyond where it starts again.
@@ -195,7 +236,7 @@ def unwrapped(channel: Channel, value: FloatArray) -> FloatArray:
     known = np.isfinite(value)
     raw = np.rint(value[known] / channel.scale).astype(np.int64)
     result: FloatArray = value.copy()
-    result[known] = unwrap(raw, channel.wrap) * channel.scale
+    result[known] = unwrap(raw, channel.wrap, many) * channel.scale
     return result
 
 
@@ -221,7 +262,7 @@ def add_curves(curves: Sequence[Curve]) -> Curve:
     return _accumulated(t_ns, steps, whole, curves[0].unit)
 
 
-def unwrap(raw: ArrayLike, wrap: int | None) -> IntArray:
+def unwrap(raw: ArrayLike, wrap: int | None, many: IntArray | None = None) -> IntArray:
     """Undo the wraps of a counter that starts again from 0 at `wrap`; resets stay visible.
 
     A step back by `old - new` is a wrap, of `new + wrap - old`, when that is at most half of `wrap`
@@ -231,6 +272,7 @@ def unwrap(raw: ArrayLike, wrap: int | None) -> IntArray:
     Args:
         raw: Raw integers as read, shape (n,).
         wrap: The kernel's `max_energy_range` or the like; None where the counter never wraps.
+        many: Positions of steps that stand for many, none of them back; None: none do.
 
     Raises:
         InvalidValueError: A raw value is negative or above `wrap`.
@@ -243,7 +285,7 @@ def unwrap(raw: ArrayLike, wrap: int | None) -> IntArray:
             f"raw counter values must lie between 0 and the wrap at {wrap}", id="out-of-range"
         )
     steps = np.diff(values)
-    largest = int(steps.max())
+    largest = int((steps if many is None else np.delete(steps, many)).max(initial=0))
     limit = min(wrap // 2, _WRAP_STEPS * largest) if largest > 0 else wrap // 2
     wrapped = (steps < 0) & (steps + wrap <= limit)
     values[1:] += np.cumsum(wrapped) * np.int64(wrap)

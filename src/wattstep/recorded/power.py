@@ -23,6 +23,7 @@ UNKNOWN_S = 0.1  # that a gauge may be late whose averaging window is not docume
 UPDATES = 5  # of its source that clean time must hold, for a mean power to be one
 NOT_MEASURED = "computed from {}, not measured"
 NEVER_COUNTED = "{} showed the same value at every read: it may be dead, or its step is more than all that was used"
+HOLE = 20.0  # median spacings: single samples were not kept in a longer one
 NEXT = "; "  # between one thing that a note says and the next
 # 95 % of a sum of errors that each lie anywhere in half a step: 1.96 of their standard deviations.
 _OF_SQUARES = NORMAL / math.sqrt(3)
@@ -55,6 +56,7 @@ class EnergySource:
             not.
         slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
         observed_share: Part of the time in which its sensor looks; None: not known, or all of it.
+        thinned: Whether single samples were not kept of all of its time (`--keep`).
     """
 
     curve: Curve
@@ -74,6 +76,7 @@ class EnergySource:
     slow_s: float = 0.0
     saturated: str | None = None
     observed_share: float | None = None
+    thinned: bool = False
 
     @property
     def by_regression(self) -> bool:
@@ -128,7 +131,13 @@ class EnergySource:
         t_ns, power = self.gauge
         known = np.isfinite(power)
         t_ns, power = t_ns[known], power[known]
-        squares = np.concatenate([[0.0], np.cumsum((np.diff(power) * np.diff(t_ns) * 1e-9) ** 2)])
+        length = np.diff(t_ns) * 1e-9
+        change = np.diff(power) * length
+        if self.thinned:  # as in the samples on either side
+            alone = length > HOLE * float(np.median(length))
+            seen = change[~alone] ** 2 / length[~alone]
+            change[alone] = np.sqrt(float(seen.mean()) * length[alone]) if len(seen) else np.nan
+        squares = np.concatenate([[0.0], np.cumsum(change**2)])
         first = np.clip(np.searchsorted(t_ns, begin_ns, side="right") - 1, 0, None)
         last = np.clip(np.searchsorted(t_ns, end_ns), 0, len(t_ns) - 1)
         inside = float((squares[last] - squares[first]).clip(0.0).sum())
@@ -277,6 +286,7 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
             default=None,
         ),
         saturated=next((source.saturated for source in sources if source.saturated), None),
+        thinned=any(source.thinned for source in sources),
     )
 
 

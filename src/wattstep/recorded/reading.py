@@ -22,6 +22,7 @@ from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
 from wattstep.recorded.steps import Steps, exploring
+from wattstep.recorded.stretches import Stretches, stretches_of
 from wattstep.recorded.table_checks import (
     DECLARED,
     coded,
@@ -44,7 +45,7 @@ from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.held import HeldFolder
 from wattstep.store.lock import is_recording
-from wattstep.store.tables import HOST_MARKS
+from wattstep.store.tables import HOST_MARKS, NOT_TOLD
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
@@ -107,6 +108,20 @@ class _Opened:
         if wanted is None:
             return there if known is None else [each for each in known.names if each in there]
         return [each for each in wanted if each in there]
+
+    def untold(self, name: str) -> bool:
+        """True for a column that may be left out and has no value: it would take as much memory as one that has."""
+        metadata = self.file.metadata
+        if name not in NOT_TOLD or not metadata.num_row_groups:
+            return False
+        at = [metadata.schema.column(n).path.partition(".")[0] for n in range(metadata.num_columns)]
+        chunks = [
+            metadata.row_group(n).column(at.index(name)) for n in range(metadata.num_row_groups)
+        ]
+        return all(
+            chunk.is_stats_set and chunk.statistics.null_count == chunk.num_values
+            for chunk in chunks
+        )
 
     def decoded(self, table: pa.Table, *, whole: bool = True) -> pa.Table:
         """Columns of the table in the types that they are declared in.
@@ -281,6 +296,20 @@ class Tables:
             series[name] = (t_ns[part], value[part], errno[part])
         return series
 
+    @cached_property
+    def stretches(self) -> dict[str, Stretches]:
+        """What stands for samples that were thinned, by channel; empty where none were.
+
+        Raises:
+            DamagedRunError: They overlap, or stand for nothing.
+        """
+        if not self.has("thinned"):
+            return {}
+        found, wrong = stretches_of(self.table("thinned"))
+        if wrong:
+            raise DamagedRunError(f"thinned.parquet of {self.path}: {wrong}", id="damaged-table")
+        return found
+
     # --- steps ------------------------------------------------------------------------------
 
     def evaluations(self) -> list[EvaluationRow]:
@@ -318,6 +347,8 @@ class Tables:
             target.append((start, end))
 
         def floats(name: str) -> FloatArray:
+            if name not in table.column_names:
+                return np.full(len(table), np.nan)
             return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
 
         def pairs(values: list[tuple[int, int]]) -> IntArray:
@@ -370,8 +401,10 @@ class Tables:
 
     @cached_property
     def step_table(self) -> pa.Table:
-        """The table of steps, read once."""
-        return self.table("steps")
+        """The table of steps, read once; columns of which nothing is known are left out."""
+        with self._opened("steps") as opened:
+            known = [name for name in opened.columns(None) if not opened.untold(name)]
+            return opened.decoded(opened.file.read(known))
 
 
 def _unsettled(

@@ -17,13 +17,14 @@ from wattstep.recorded.contradictions import contradictions
 from wattstep.recorded.curves import (
     Curve,
     add_curves,
+    curve_across,
     curve_of,
     curve_of_counter,
     curve_of_gauge,
     unwrapped,
 )
 from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
-from wattstep.recorded.plausible import glitches, saturated, tells_power
+from wattstep.recorded.plausible import BEYOND, USUAL, glitches, saturated, tells_power
 from wattstep.recorded.power import (
     NEVER_COUNTED,
     NEXT,
@@ -37,6 +38,7 @@ from wattstep.recorded.power import (
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.refresh import Refresh, refresh, written_unit
 from wattstep.recorded.steps import Steps
+from wattstep.recorded.stretches import Stretches, Totals, totals, with_holes
 from wattstep.recorded.which_gpu import own_channels
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel, thing_of
@@ -75,6 +77,12 @@ NEAR_END = 0.9  # of a documented range: power may be a product with a voltage t
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
 SILENT_NS = 1_000_000_000  # without samples is told; the sampler may be a little late at any time
+THINNED = (
+    "{reads:,} reads were thinned (--keep), of {seconds} in all of {channel}: totals, means and extremes of "
+    "the whole are those of all reads; what single samples tell (operations' energy, percentiles, "
+    "update intervals, what went with slow steps) rests on those that were kept"
+)
+NOT_KEPT = "single samples of the time of these steps were not kept (--keep)"
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
@@ -89,14 +97,20 @@ class Series:
     Attributes:
         channels: By name; of several GPUs, those of the ones that trained.
         gpu_note: That it is not known which did; None: it is, or it is no question.
-        samples: Times, values and errors by channel.
+        samples: Times, values and errors by channel; where samples were thinned, one without a value.
+        stretches: What stands for samples that were thinned, by channel.
     """
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.channels, self.gpu_note = own_channels(tables.channels(), tables.info.device)
         others = tables.channels().keys() - self.channels.keys()
-        self.samples = {n: each for n, each in tables.samples().items() if n not in others}
+        self.stretches = {n: s for n, s in tables.stretches.items() if n not in others}
+        self.samples = {
+            n: with_holes(each, self.stretches.get(n))
+            for n, each in tables.samples().items()
+            if n not in others
+        }
         self._refresh: dict[str, Refresh] = {}
         self._glitch: dict[str, BoolArray] = {}
 
@@ -193,7 +207,13 @@ class Series:
             value = self.samples[name][1]
             channel = self.channels.get(name)
             is_power = channel is not None and tells_power(channel)
-            self._glitch[name] = glitches(value) if is_power else np.zeros(len(value), bool)
+            mask = glitches(value) if is_power else np.zeros(len(value), bool)
+            thinned = self.stretches.get(name)
+            if mask.any() and thinned is not None and thinned.known.any():
+                # Of a load that few of the samples that stayed are of.
+                usual = np.quantile(np.abs(thinned.mean[thinned.known]), USUAL)
+                mask &= np.abs(value) > BEYOND * usual
+            self._glitch[name] = mask
         return self._glitch[name]
 
     @cached_property
@@ -209,7 +229,60 @@ class Series:
         """The cumulative curve of a channel."""
         t_ns, value = self.raw(channel.name)
         spacing = float(np.median(np.diff(t_ns)))
-        return curve_of(channel, t_ns, value, max_gap_ns=round(GAP_PERIODS * spacing))
+        stretches = self._stretches(channel.name)
+        max_gap_ns = round(GAP_PERIODS * spacing)
+        if stretches is not None:
+            return curve_across(channel, t_ns, value, stretches, max_gap_ns)
+        return curve_of(channel, t_ns, value, max_gap_ns=max_gap_ns)
+
+    def _stretches(self, name: str) -> Stretches | None:
+        """What stands for samples that were thinned; None: none were."""
+        stretches = self.stretches.get(name)
+        if stretches is not None and name in self._of_either_sign:
+            return stretches.magnitudes()
+        return stretches
+
+    def course(self, name: str, of: str = "mean") -> tuple[IntArray, FloatArray, IntArray]:
+        """As `raw`, with one value for each stretch in which samples were thinned, and how many reads each is of.
+
+        Args:
+            name: Of the channel.
+            of: What that value is: "mean", "least" or "most".
+        """
+        t_ns, value = self.raw(name)
+        stretches = self._stretches(name)
+        reads = np.ones(len(t_ns), np.int64)
+        if stretches is None:
+            return t_ns, value, reads
+        known = stretches.known
+        t_ns = np.concatenate([t_ns, stretches.middle_ns[known]])
+        value = np.concatenate([value, getattr(stretches, of)[known]])
+        reads = np.concatenate([reads, stretches.reads[known]])
+        order = np.argsort(t_ns, kind="stable")
+        return t_ns[order], value[order], reads[order]
+
+    def totals(self, name: str, span_ns: tuple[int, int] | None = None) -> Totals | None:
+        """All values of a channel together; None where it has none.
+
+        Args:
+            name: Of the channel.
+            span_ns: From when to when; None: all of them.
+        """
+        t_ns, value = self.raw(name)
+        inside = np.isfinite(value)
+        if span_ns is not None:
+            inside &= (t_ns >= span_ns[0]) & (t_ns <= span_ns[1])
+        own = value[inside]
+        parts = [(np.ones(len(own), np.int64), own, own, own)]
+        if (stretches := self._stretches(name)) is not None:
+            within, middle = stretches.known, stretches.middle_ns
+            if span_ns is not None:
+                within &= (middle >= span_ns[0]) & (middle <= span_ns[1])
+            parts.append(
+                (stretches.reads[within], stretches.total[within], stretches.least[within],
+                 stretches.most[within])
+            )  # fmt: skip
+        return totals(parts)
 
     def one(self, role: str) -> Curve | None:
         """The curve of the only channel of a role."""
@@ -258,6 +331,8 @@ class Series:
         """CPU time that the training read of itself; children are not in it."""
         steps = self.steps
         begin, end = self._tables.cpu_ns()
+        if not np.isfinite(begin).any():
+            return None
         t_ns = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel()
         cpu = np.stack([begin, end], axis=1).ravel() * 1e-9
         known = np.isfinite(cpu)
@@ -516,6 +591,7 @@ class Series:
             prompt=channel.kind == "counter" and not self.refresh(channel).slower,
             slow_s=self._slow_s(channel),
             observed_share=channel.observed_share,
+            thinned=channel.name in self.stretches,
         )
 
     def _noted(self, *channels: Channel) -> str | None:
@@ -561,16 +637,44 @@ class Series:
         sampled = [c for c in self.channels.values() if self._has_samples(c.name)]
         return contradictions(sampled, self)
 
+    @property
+    def thinned(self) -> str | None:
+        """Note that samples were thinned, where some were."""
+        if not self.stretches:
+            return None
+        reads = sum(int(each.reads.sum()) for each in self.stretches.values())
+        seconds = {n: float((s.end_ns - s.begin_ns).sum()) for n, s in self.stretches.items()}
+        channel = max(seconds, key=lambda name: seconds[name])
+        return THINNED.format(reads=reads, seconds=spoken(seconds[channel] * 1e-9), channel=channel)
+
+    def is_thinned(self, start_ns: IntArray, end_ns: IntArray) -> BoolArray:
+        """Mask of intervals of which single samples of the machine's energy were not kept.
+
+        Args:
+            start_ns: Begin of each.
+            end_ns: Their ends.
+        """
+        mask = np.zeros(len(start_ns), bool)
+        for channel in self.total_channels:
+            if (stretches := self.stretches.get(channel.name)) is not None:
+                at = np.searchsorted(stretches.begin_ns, end_ns) - 1
+                mask |= (at >= 0) & (stretches.end_ns[np.maximum(at, 0)] > start_ns)
+        return mask
+
     def silent_ns(self) -> list[tuple[int, int]]:
         """Begin and end in ns of times without any sample, as when the sampler was suspended.
 
         Of another tool's recording there are none: its reader says where the log pauses.
         """
-        times = max((t_ns for t_ns, _, _ in self.samples.values()), key=len, default=None)
-        if self.imported.is_import or times is None or len(times) < 2:
+        name = max(self.samples, key=lambda each: len(self.samples[each][0]), default=None)
+        if self.imported.is_import or name is None or len(self.samples[name][0]) < 2:
             return []
+        times = self.samples[name][0]
         steps = np.diff(times)
         silent = np.flatnonzero(steps > max(GAP_PERIODS * float(np.median(steps)), SILENT_NS))
+        if (thinned := self.stretches.get(name)) is not None:
+            seen = thinned.begin_ns[thinned.first_of_hole] + 1
+            silent = silent[~np.isin(times[silent], seen)]
         return [(int(times[at]), int(times[at + 1])) for at in silent]
 
     def unread(self) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattstep.schema.arrays import IntArray
-from wattstep.store.tables import FOREGROUND, NOT_TOLD
+from wattstep.store.tables import FOREGROUND, NOT_TOLD, THINNED
 from wattstep.store.writing import SCHEMAS
 
 MOST_NS: Final = 1 << 62  # differences of times within it fit into 64 bits
@@ -19,7 +19,11 @@ MOST_VALUE: Final = (
     1e50  # of a sample: beyond any integer times any scale, and its square is a number
 )
 MOST_INDEX: Final = 1 << 53  # of a step: counts beyond it are no whole numbers of a float
-DECLARED: Final[Mapping[str, pa.Schema]] = {**SCHEMAS, "foreground": FOREGROUND}
+DECLARED: Final[Mapping[str, pa.Schema]] = {
+    **SCHEMAS,
+    "foreground": FOREGROUND,
+    "thinned": THINNED,
+}
 # Columns that always have a value.
 FILLED: Final[Mapping[str, tuple[str, ...]]] = {
     "steps": ("index", "start_ns", "end_ns", "warmup", "traced", "mark_ns", "mark_kind", "mark_name"),
@@ -27,6 +31,7 @@ FILLED: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("t_ns", "category", "bytes"),
     "evaluations": ("t_ns", "step", "measure"),
     "samples": ("t_ns", "channel", "errno"),
+    "thinned": ("begin_ns", "end_ns", "channel", "reads", "errno"),
     "operations": ("step", "thread", "start_ns", "end_ns", "self_ns", "outermost"),
 }  # fmt: skip
 
@@ -129,7 +134,8 @@ def wrong_values(name: str, table: pa.Table, *, whole: bool = True) -> str:
         whole: True if these are all of its rows.
     """
     for field in table.schema:
-        most = MOST_VALUE if (name, field.name) == ("samples", "value") else _most(field)
+        value = name in ("samples", "thinned") and pa.types.is_floating(field.type)
+        most = MOST_VALUE if value else _most(field)
         if most and (wrong := _beyond(table[field.name], most)):
             return f"its column {field.name} has {wrong}"
     # Of operations on a device's clock such rows are left out, and counted, where they are shown.

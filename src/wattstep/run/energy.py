@@ -20,7 +20,7 @@ from wattstep.attribution.step_energy import (
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
 from wattstep.recorded.power import NEXT, EnergySource, spoken
-from wattstep.recorded.series import SAMPLED, Series
+from wattstep.recorded.series import NOT_KEPT, SAMPLED, Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
@@ -326,6 +326,10 @@ def _energy_in(series: Series, steps: Steps, mask: BoolArray, name: str) -> Figu
         return missing("J", energy)
     if reason := _too_few(int(chosen.clean.sum()), name):
         return missing("J", reason)
+    if name != "undisturbed":  # of which the others are single ones
+        chosen = replace(chosen, excluded=~mask | series.is_thinned(steps.start_ns, steps.end_ns))
+        if _too_few(int(chosen.clean.sum()), name):
+            return missing("J", NOT_KEPT)
     energies = spent(energy, chosen)
     return missing("J", energies) if isinstance(energies, Missing) else energies.per_step
 

@@ -85,7 +85,9 @@ def added_by_children(series: Series) -> Added:
 def samples_of(series: Series, role: str) -> Samples:
     """Of the only channel of a role; none where it gave nothing. One sample says how much it was."""
     names = (c.name for c in series.channels.values() if c.role == role)
-    return next((series.raw(name) for name in names if name in series.samples), _NONE)
+    return next(
+        (series.course(name, "most")[:2] for name in names if name in series.samples), _NONE
+    )
 
 
 def _proportional_peak(series: Series, peak: Figure) -> Figure | None:
@@ -146,7 +148,7 @@ def _shared(series: Series, device: Mapping[str, Figure]) -> dict[str, Any]:
     if not total or not available:
         reason = series.without("the system's memory was not sampled")
         return {"system_memory_left": missing("B", reason)}
-    t_ns, value = series.raw(available[0].name)
+    t_ns, value, _ = series.course(available[0].name, "least")
     at = int(np.nanargmin(value))
     figure = Figure(
         value=float(value[at]), unit="B", n=int(np.isfinite(value).sum()),
@@ -158,7 +160,7 @@ def _shared(series: Series, device: Mapping[str, Figure]) -> dict[str, Any]:
     if not known.any():
         return {"system_memory_left": figure}
     mine = np.interp(float(t_ns[at] - t_ns[0]), then_ns[known] - t_ns[0], resident[known])
-    whole = float(np.nanmax(series.raw(total[0].name)[1]))
+    whole = float(np.nanmax(series.course(total[0].name, "most")[1]))
     account = device_memory.shared_account(
         device, total=whole, left=float(value[at]), resident=float(mine)
     )
@@ -174,21 +176,23 @@ def _shared(series: Series, device: Mapping[str, Figure]) -> dict[str, Any]:
 
 def _system_peak(series: Series) -> Figure:
     for channel in series.with_role("used_memory"):
-        used = series.raw(channel.name)[1]
+        used = series.totals(channel.name)
+        assert used is not None  # of a role, only those that have samples
         return Figure(
-            value=float(np.nanmax(used)), unit="B", n=int(np.isfinite(used).sum()),
-            method="highest sample of the memory in use", status=series.status(channel),
+            value=used.most, unit="B", n=used.reads, method="highest sample of the memory in use", status=series.status(channel),
             source=channel.source,
         )  # fmt: skip
     total = list(series.with_role("total_memory"))
     available = list(series.with_role("available_memory"))
     if not total or not available:
         return missing("B", series.without("the system's memory was not sampled"))
-    values = np.nanmax(series.raw(total[0].name)[1]) - series.raw(available[0].name)[1]
+    whole, left = series.totals(total[0].name), series.totals(available[0].name)
+    assert whole is not None
+    assert left is not None
     return Figure(
-        value=float(np.nanmax(values)),
+        value=whole.most - left.least,
         unit="B",
-        n=len(values),
+        n=left.reads,
         method="highest sample of total less available memory",
         status=series.status(total[0], available[0]),
         source="/proc/meminfo",

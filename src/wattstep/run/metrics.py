@@ -414,13 +414,11 @@ def _state_of_device(series: Series) -> dict[str, Any]:
     for name, roles in STATES.items():
         table = {}
         for channel in series.with_role(*roles):
-            t_ns, value = series.raw(channel.name)
-            inside = value[(t_ns >= begin) & (t_ns <= end) & np.isfinite(value)]
-            if len(inside):
+            if (whole := series.totals(channel.name, (begin, end))) is not None:
                 table[channel.name] = Figure(
-                    value=float(inside.mean()), unit=channel.unit, n=len(inside),
+                    value=whole.mean, unit=channel.unit, n=whole.reads,
                     status=series.status(channel), source=channel.source,
-                    method=f"mean of samples between {inside.min():g} and {inside.max():g}",
+                    method=f"mean of samples between {whole.least:g} and {whole.most:g}",
                 )  # fmt: skip
         if table:
             figures[name] = table

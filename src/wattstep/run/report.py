@@ -227,6 +227,8 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.append(on_host)
     if series.gpu_note is not None:
         notes.append(series.gpu_note)
+    if (thinned := series.thinned) is not None:
+        notes.append(thinned)
     return notes + series.cut_short() + series.unread() + series.standing_still() + series.doubtful
 
 
@@ -380,13 +382,16 @@ def _recording(tables: Tables, series: Series) -> dict[str, str | Figure]:
     }
     if "sampler.lateness" in series.samples:
         t_ns, late = series.raw("sampler.lateness")
-        lost = float(series.raw("sampler.lost_ticks")[1].sum())
+        late = late[np.isfinite(late)]
+        lost, busy = (series.totals(f"sampler.{name}") for name in ("lost_ticks", "busy_time"))
+        assert lost is not None
+        assert busy is not None
         source = "the sampler's own clock"
         parts["ticks"] = Figure(
-            value=float(len(late)), unit="count", status=Status.COUNTED, source=source
+            value=float(lost.reads), unit="count", status=Status.COUNTED, source=source
         )
         parts["lost ticks"] = Figure(
-            value=lost / max(len(late) + lost, 1),
+            value=lost.total / max(lost.reads + lost.total, 1),
             unit="ratio",
             status=Status.MEASURED,
             source=source,
@@ -395,10 +400,9 @@ def _recording(tables: Tables, series: Series) -> dict[str, str | Figure]:
             value=float(np.percentile(late, 99)), unit="s", n=len(late), status=Status.MEASURED,
             source=source,
         )  # fmt: skip
-        busy = series.raw("sampler.busy_time")[1]
         span = float(t_ns[-1] - t_ns[0]) * 1e-9
         parts["sampler, share of one core while reading"] = Figure(
-            value=float(busy.sum()) / span if span > 0 else 0.0, unit="ratio", n=len(busy),
+            value=busy.total / span if span > 0 else 0.0, unit="ratio", n=busy.reads,
             status=Status.MEASURED, source=source,
         )  # fmt: skip
     for role in RECORDING_CPU:
@@ -429,10 +433,14 @@ def _channel(series: Series, name: str, channel: Channel) -> SampledChannel:
     _, value, errno = series.samples[name]
     updates = series.refresh(channel)
     cost = f"cost:{name}"
+    thinned = failed = 0
+    if (stretches := series.stretches.get(name)) is not None:
+        thinned = int(stretches.reads[stretches.known].sum())
+        failed = int(stretches.reads[stretches.errno != 0].sum())
     return replace(
         row,
-        samples=int(np.isfinite(value).sum()),
-        failed_reads=int((errno != 0).sum()),
+        samples=int(np.isfinite(value).sum()) + thinned,
+        failed_reads=int((errno != 0).sum()) + failed,
         update_interval=updates.interval.value,
         refresh=updates.interval,
         resolution_seen=updates.resolution,

@@ -105,7 +105,7 @@ def _throttling(
     for channel in series.with_role(*OWN_ROLES):
         if channel.role == "temperature" and channel.limit is None:
             continue
-        t_ns, value = _uncapped(channel, *series.raw(channel.name), governor)
+        t_ns, value = _uncapped(channel, *series.course(channel.name, "most")[:2], governor)
         watched.append(channel.name)
         stretches += by_channel(channel, t_ns, value)
         if channel.role == "frequency_cap" and (note := held_cap(channel, value)):

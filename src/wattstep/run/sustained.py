@@ -309,11 +309,11 @@ class _Binned:
         )  # fmt: skip
 
     def _means(self, channel: Channel) -> FloatArray:
-        t_ns, value = self._series.raw(channel.name)
+        t_ns, value, reads = self._series.course(channel.name)
         number = np.searchsorted(self.edges, t_ns, side="right") - 1
         inside = (number >= 0) & (number < len(self.edges) - 1) & np.isfinite(value)
-        ones = np.ones(int(inside.sum()))
-        return _quotients(number[inside], value[inside], ones, len(self.edges) - 1)
+        weight = reads[inside].astype(np.float64)
+        return _quotients(number[inside], weight * value[inside], weight, len(self.edges) - 1)
 
     def _busy(self, channel: Channel) -> BoolArray:
         curve = None if channel.core is None else self._series.core_busy.get(channel.core)

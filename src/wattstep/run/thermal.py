@@ -44,7 +44,7 @@ def thermal_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[st
         return _none("no temperature was sampled")
     load = _load(steps, series, flags)
     model = fit_thermal_model(
-        *series.raw(channel.name),
+        *series.course(channel.name)[:2],
         None if isinstance(series.machine_energy, Missing) else series.machine_energy.curve,
         training_ns=load.span_ns,
         ambient=_ambient(tables.info.conditions, series),
@@ -63,10 +63,9 @@ def _hottest(series: Series, steps: Steps) -> Channel | None:
     late = end - (end - int(steps.start_ns[0])) // 4
     hottest, highest = None, -np.inf
     for channel in series.with_role("temperature"):
-        t_ns, value = series.raw(channel.name)
-        inside = value[(t_ns >= late) & (t_ns <= end) & np.isfinite(value)]
-        if len(inside) and inside.mean() > highest:
-            hottest, highest = channel, float(inside.mean())
+        inside = series.totals(channel.name, (late, end))
+        if inside is not None and inside.mean > highest:
+            hottest, highest = channel, inside.mean
     return hottest
 
 
@@ -112,7 +111,9 @@ def _load(steps: Steps, series: Series, flags: StepFlags) -> _Load:
 def _ambient(recorded: ConditionFacts, series: Series) -> float | None:
     """In °C: sampled, else as the user said, else None."""
     for channel in series.with_role("ambient_temperature"):
-        return float(np.nanmean(series.raw(channel.name)[1]))
+        sampled = series.totals(channel.name)
+        assert sampled is not None  # of a role, only those that have samples
+        return sampled.mean
     ambient = (recorded.get("ambient") or {}).get("value")
     return None if ambient is None else float(ambient)
 

@@ -126,7 +126,7 @@ def _channels(series: Series) -> Iterator[Lane]:
     yield from _power(series)
     for group, roles in GAUGES.items():
         for channel in series.with_role(*roles):
-            t_ns, value = series.raw(channel.name)
+            t_ns, value, _ = series.course(channel.name)
             yield Lane(
                 name=channel.name, group=group, unit=channel.unit,
                 status=series.status(channel).value, source=channel.source, held=False,
@@ -147,7 +147,7 @@ def _cores(series: Series) -> Iterator[Lane]:
             t_ns, rate = curve.t_ns, curve.rates()
             value = np.clip(1 - rate, 0, 1) if idle else np.minimum(rate, 1.0)
         else:
-            t_ns, value = series.raw(channel.name)
+            t_ns, value, _ = series.course(channel.name)
         yield Lane(
             name=f"core {core} busy", group=CORES, unit="ratio", status=status,
             source=sources.get(core, ""), held=held, role="core_utilization", core=core,
@@ -180,8 +180,9 @@ def _power(series: Series) -> Iterator[Lane]:
 
 
 def _of_energy(name: str, source: EnergySource, role: str = "", domain: str = "") -> Lane:
-    held = source.gauge is None
-    t_ns, value = source.gauge or (source.curve.t_ns, source.curve.rates())
+    gauge = None if source.thinned else source.gauge
+    held = gauge is None
+    t_ns, value = gauge or (source.curve.t_ns, source.curve.rates())
     return Lane(
         name=name, group=POWER, unit="W", status=source.status.value, source=source.source,
         held=held, role=role, domain=domain, t_ns=t_ns, value=value,

@@ -29,13 +29,14 @@ COSTS = "costs.bin"
 LOCK = "lock"
 HOLDER = "holder"  # number and start time of the process that holds the lock
 
+SAMPLES_STEM = "samples-"  # begins the names of journals of samples
 SAMPLE_HEADER = 2  # t_ns, errno, then the values
 MISSING = -(2**63)
 
 
 def samples_name(number: int) -> str:
     """The journal of the read with this number; `record/sampling/child.py` spells it by itself."""
-    return f"samples-{number:02d}.bin"
+    return f"{SAMPLES_STEM}{number:02d}.bin"
 
 
 def segment_name(name: str, number: int) -> str:

@@ -573,6 +573,18 @@ class PlannedFacts(TypedDict, total=False):
     figures: Mapping[str, FigureDocument]
 
 
+class KeepFacts(TypedDict, total=False):
+    """For how long rows stay as they were recorded.
+
+    Attributes:
+        raw_s: Age in s from which on samples may be thinned.
+        thinned_reads: How many single values of all channels were, once the run is closed.
+    """
+
+    raw_s: float
+    thinned_reads: int
+
+
 class DeviceClockFacts(TypedDict, total=False):
     """How the clock of a device that ran behind the host was mapped, and what tracing costs it.
 

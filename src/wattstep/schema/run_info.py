@@ -18,6 +18,7 @@ from wattstep.schema.run_documents import (
     DeviceClockFacts,
     DeviceFacts,
     ImportedFiles,
+    KeepFacts,
     ModelFacts,
     PlannedFacts,
     PowerModelFacts,
@@ -28,7 +29,8 @@ from wattstep.schema.workload import DataFacts
 
 # How a run is written; what a wattstep does not know it refuses. Of a run that is closed:
 SCHEMA_VERSION = 1  # 1: first format (November 2026)
-# Of one whose rows lie in journals yet. 2: plain steps in one row; segments, packed or not.
+# Of one whose rows lie in journals yet, or whose samples are thinned. 2: plain steps in one row;
+# segments, packed or not; stretches in place of samples.
 JOURNAL_VERSION = 2
 NO_TRACE = "no operations: "  # begins the note that says why no step was traced
 
@@ -72,6 +74,7 @@ class RunInfo:
         asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
             (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
+        keep: For how long samples stay single ones, where that was said; empty: all of them do.
         warmup: Steps at the beginning that do not count.
         first_step: Number of the first step; above 0 where a training went on from a checkpoint.
         power_model: Name and parameters of the power model that the user asked for, or None.
@@ -100,6 +103,7 @@ class RunInfo:
     interval_s: float
     warmup: int
     trace: str
+    keep: KeepFacts = field(default_factory=KeepFacts)
     first_step: int = 0
     data: DataFacts | None = None
     device: DeviceFacts = field(default_factory=DeviceFacts)
@@ -127,7 +131,7 @@ class RunInfo:
     @property
     def schema_version(self) -> int:
         """How this wattstep writes such a run."""
-        return _version_now(self.state)
+        return _version_now(self.state, self.keep)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -140,7 +144,10 @@ class RunInfo:
         Raises:
             DamagedRunError: A field is missing, or a newer wattstep wrote it.
         """
-        version, newest = document.get("schema_version"), _version_now(document.get("state"))
+        version, newest = (
+            document.get("schema_version"),
+            _version_now(document.get("state"), document.get("keep")),
+        )
         if type(version) is not int or not 1 <= version <= newest:
             known = "1" if newest == 1 else f"1 to {newest}"
             raise DamagedRunError(
@@ -164,8 +171,8 @@ class RunInfo:
         return cls(**values)
 
 
-def _version_now(state: Any) -> int:
-    return JOURNAL_VERSION if state == "recording" else SCHEMA_VERSION
+def _version_now(state: Any, keep: Any) -> int:
+    return JOURNAL_VERSION if state == "recording" or keep else SCHEMA_VERSION
 
 
 def _planned_read(document: Mapping[str, Any]) -> PlannedRead:

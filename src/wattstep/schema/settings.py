@@ -8,12 +8,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.run_documents import PowerModelFacts
+from wattstep.schema.run_documents import KeepFacts, PowerModelFacts
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|d)?")
 LEAST_INTERVAL_S = 0.001
 EXCLUDABLE = ("throttled", "disturbed")  # steps that figures may leave out
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
+}  # fmt: skip
+LEAST_KEPT_S = 10.0  # what stands for thinned samples is as long
 
 # Watts a core when idle and when busy, from public sources.
 POWER_MODELS: Mapping[str, tuple[float, float, str]] = {
@@ -97,6 +100,28 @@ def parse_interval(text: str | float) -> float:
             id="interval-too-fine",
         )
     return seconds
+
+
+def parse_keep(text: str | None) -> KeepFacts:
+    """For how long samples stay single ones, from "raw=1h"; None: for ever.
+
+    Raises:
+        InvalidValueError: It says something else, or less than 10 s.
+    """
+    if text is None:
+        return {}
+    what, _, age = text.partition("=")
+    if what.strip() != "raw":
+        raise InvalidValueError(
+            f"--keep {text[:40]}: write raw=1h: samples older than that are thinned, all else is kept",
+            id="malformed-keep",
+        )
+    seconds = parse_duration(age)
+    if seconds < LEAST_KEPT_S:
+        raise InvalidValueError(
+            f"--keep raw={age[:20]}: {LEAST_KEPT_S:g}s is the least", id="out-of-range"
+        )
+    return {"raw_s": seconds}
 
 
 @dataclass(frozen=True, kw_only=True)

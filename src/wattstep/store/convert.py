@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import JOURNAL, RUN
@@ -19,7 +21,7 @@ from wattstep.store.convert_marks import (
     step_columns,
 )
 from wattstep.store.convert_operations import operation_columns
-from wattstep.store.convert_samples import sample_columns
+from wattstep.store.convert_samples import sample_columns, thinned_columns
 from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
@@ -34,6 +36,7 @@ from wattstep.store.tables import (
     SPANS,
     STEPS,
     TABLE,
+    THINNED,
     write_table,
 )
 
@@ -131,6 +134,9 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
             "evaluations": (EVALUATIONS, evaluation_columns(journal, names)),
             "operations": (OPERATIONS_SCHEMA, operation_columns(journal, names)),
         }
+        reads: list[int] = []
+        if info.keep:
+            tables["thinned"] = (THINNED, _counted(thinned_columns(journal, info), reads))
         try:
             for name, (schema, batches) in tables.items():
                 write_table(folder, name + TABLE + WRITING, schema, batches)
@@ -147,10 +153,18 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 ) from error
             raise
     folder.sync()
-    write_info(
-        folder,
-        _with_device_clock(replace(info, state=state, notes=(*info.notes, *cut)), device, names),
-    )
+    notes = (*info.notes, *cut)
+    if info.keep:
+        info = replace(info, keep={**info.keep, "thinned_reads": sum(reads)})
+    info = replace(info, state=state, notes=notes)
+    write_info(folder, _with_device_clock(info, device, names))
+
+
+def _counted(batches: Iterator[dict[str, Any]], reads: list[int]) -> Iterator[dict[str, Any]]:
+    """The same stretches; numbers of the reads that they stand for are added to `reads`."""
+    for batch in batches:
+        reads.append(int(batch["reads"].sum()))
+        yield batch
 
 
 def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:

@@ -9,30 +9,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wattstep.schema.journal import COSTS, MISSING, SAMPLE_HEADER, TICKS, samples_name
+from wattstep.schema.journal import COSTS, MISSING, SAMPLE_HEADER
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import int_rows
 from wattstep.store.mark_rows import Ints
+from wattstep.store.thinned_journal import sample_parts
+from wattstep.store.thinning import SampleJournal, columns_of, every_journal
+
+# What a tick of the sampler tells: how late it was, what its reads took, how many ticks were lost.
+OF_TICKS = (("sampler.lateness", 1e-9), ("sampler.busy_time", 1e-9), ("sampler.lost_ticks", 1.0))
 
 
 def sample_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
-    """Rows of samples, and of what sampling cost."""
-    for read in info.reads:
-        width = SAMPLE_HEADER + len(read.channels)
-        for block in int_rows(journal, samples_name(read.number), width):
-            for column, channel in enumerate(read.channels, SAMPLE_HEADER):
+    """Rows of samples, and of what sampling cost; of thinned ones, those that stayed."""
+    for samples in every_journal(info):
+        for block, _ in sample_parts(journal, info, samples):
+            errno = block[:, 1] if samples.header == SAMPLE_HEADER else None
+            for column, (name, scale) in enumerate(_values(samples), samples.header):
                 raw = block[:, column]
-                value: npt.NDArray[np.float64] = raw.astype(np.float64) * channel.scale
+                value: npt.NDArray[np.float64] = raw.astype(np.float64) * scale
                 value[raw == MISSING] = np.nan
-                yield _columns(block[:, 0], channel.name, value, block[:, 1])
-    for block in int_rows(journal, TICKS, 4):
-        for column, name, scale in (
-            (1, "sampler.lateness", 1e-9),
-            (2, "sampler.busy_time", 1e-9),
-            (3, "sampler.lost_ticks", 1.0),
-        ):
-            yield _columns(block[:, 0], name, block[:, column].astype(np.float64) * scale)
+                yield _columns(block[:, 0], name, value, errno)
     for block in int_rows(journal, COSTS, 4):
         for read in info.reads:
             mine = block[block[:, 1] == read.number]
@@ -40,6 +38,38 @@ def sample_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
                 name = read.channels[0].name
                 yield _columns(mine[:, 0], f"cost:{name}", mine[:, 2].astype(np.float64) * 1e-9)
                 yield _columns(mine[:, 0], f"every:{name}", mine[:, 3].astype(np.float64))
+
+
+def thinned_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
+    """Rows of stretches, each in place of samples of a channel."""
+    for samples in every_journal(info):
+        for _, stretches in sample_parts(journal, info, samples):
+            if not len(stretches):
+                continue
+            for one, (name, scale) in zip(
+                columns_of(samples, stretches), _values(samples), strict=True
+            ):
+                codes = pa.array(np.zeros(len(stretches), np.int32))
+                yield {
+                    "begin_ns": one.begin_ns,
+                    "end_ns": one.end_ns,
+                    "channel": pa.DictionaryArray.from_arrays(codes, pa.array([name])),
+                    "reads": one.reads,
+                    "errno": one.errno.astype(np.int16),
+                    "first": pa.array(one.first * scale, mask=one.missing),
+                    "last": pa.array(one.last * scale, mask=one.missing),
+                    "least": pa.array(one.least * scale, mask=one.missing),
+                    "most": pa.array(one.most * scale, mask=one.missing),
+                    "sum": pa.array(one.total * scale, mask=one.missing),
+                    "integral": pa.array(one.integral * (scale * 1e-9), mask=one.missing),
+                }
+
+
+def _values(samples: SampleJournal) -> list[tuple[str, float]]:
+    """Name and unit of each value of a row: what it is multiplied with."""
+    if samples.channels is None:
+        return list(OF_TICKS)
+    return [(channel.name, channel.scale) for channel in samples.channels]
 
 
 def _columns(

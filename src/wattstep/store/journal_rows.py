@@ -24,11 +24,20 @@ from wattstep.store.tables import BLOCK
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
     """Blocks of the rows of a journal, which need not be there; a cut last row is left out.
 
-    Its segments, packed or not, follow each other as one file; what comes meanwhile is left.
+    Its segments, packed or not, follow each other as one file; what comes meanwhile is left, and what
+    was thinned is left out.
 
     Raises:
         DamagedRunError: A segment between others is gone, or one is garbled or over its budget.
     """
+    for rows, _ in parts(journal, name, row):
+        yield rows
+
+
+def parts(
+    journal: Folder, name: str, row: np.dtype[Any]
+) -> Iterator[tuple[npt.NDArray[Any], Ints | None]]:
+    """As `whole_rows`, beside each block the stretches that stand for thinned rows; None: none were."""
     last = newest_segment(journal.names(), name)
     if last is None:
         return
@@ -39,7 +48,7 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
             file = journal.open(segment)
         except FileNotFoundError:  # its piece was there before it went
             try:
-                yield from pieces.blocks(number)
+                yield from pieces.parts(number)
             except FileNotFoundError as error:
                 if number == last == 0:
                     return
@@ -51,10 +60,11 @@ def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.N
         else:
             with file:
                 holes = check_journal(f"{segment} of {journal.path.parent}", file.fileno(), holes)
-                yield from _file_rows(file, row)
+                yield from ((rows, None) for rows in file_rows(file, row))
 
 
-def _file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+def file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Blocks of the whole rows of an open segment."""
     rows = os.fstat(file.fileno()).st_size // row.itemsize
     while rows > 0:
         block = np.fromfile(file, row, min(BLOCK, rows))

@@ -64,7 +64,7 @@ def _waiting(journal: Folder) -> set[Segment]:
 
 
 def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
-    """Packs all segments that are to be, but for those that were seen as they are.
+    """Packs all segments that are to be, but for those that were seen as they are, and thins pieces that are old enough.
 
     Raises:
         OSError: The disk is full; what is not packed is untouched.
@@ -72,12 +72,15 @@ def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
     """
     from wattstep.store.files import read_info
     from wattstep.store.pieces import pack, row_words
+    from wattstep.store.thinned_journal import thin_pieces
 
     with Folder(run) as folder, folder.inside(JOURNAL) as journal:
-        words = row_words(read_info(folder))
+        info = read_info(folder)
+        words = row_words(info)
         for name, number, *_ in sorted(_waiting(journal).difference(seen)):
             if name in words:
                 pack(journal, name, number, words[name])
+        thin_pieces(journal, info)
 
 
 def _ending_of_child(run: Path, seen: Collection[Segment]) -> int:

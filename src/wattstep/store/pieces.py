@@ -7,8 +7,10 @@ or a window is, and which name a code stands for, is worked out once, when the t
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +28,7 @@ from wattstep.schema.journal import (
     OPERATION,
     OPERATIONS,
     SAMPLE_HEADER,
+    SAMPLES_STEM,
     TICKS,
     piece_name,
     samples_name,
@@ -36,6 +39,7 @@ from wattstep.store.budget import check_rows, check_table
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import Ints
 from wattstep.store.tables import BLOCK
+from wattstep.store.thinning import thinned_words
 
 _VALUE: Final = 2  # the word of a mark that is a float: its bits do not follow each other
 _WORD: Final = 8  # bytes
@@ -74,27 +78,63 @@ def pack(journal: Folder, name: str, number: int, words: int) -> bool:
         if os.fstat(file.fileno()).st_size % (words * _WORD):
             return False
         rows = np.fromfile(file, "<i8").reshape(-1, words)
-    packed = _packed(rows, name)
-    # The segment is about to be thrown away: what its piece says is looked at first.
-    unpacked = pq.ParquetFile(pa.BufferReader(packed)).read()
-    if not all(np.array_equal(unpacked.column(at).to_numpy(), rows[:, at]) for at in range(words)):
-        raise DamagedRunError(f"{segment} of {journal.path.parent} does not come back from Parquet")
-    with journal.replacing(piece) as file:
-        file.write(packed)
-    journal.sync()
+    write_piece(journal, piece, rows, [_VALUE] if name == MARKS else [])
     journal.remove(segment)
     return True
 
 
-def _packed(rows: Ints, name: str) -> pa.Buffer:
+def write_piece(journal: Folder, piece: str, rows: Ints, floats: Sequence[int]) -> None:
+    """Writes a piece, in place of one that is there; it is whole on the disk when this returns.
+
+    Args:
+        journal: Folder of the journals.
+        piece: Its name.
+        rows: What it is to hold.
+        floats: Columns that are bits of a float64, which do not follow each other.
+
+    Raises:
+        OSError: The disk is full.
+        DamagedRunError: Parquet does not say the same.
+    """
+    packed = _packed(rows, floats)
+    # What it is made from is about to be thrown away: what it says is looked at first.
+    unpacked = pq.ParquetFile(pa.BufferReader(packed)).read()
+    if not all(
+        np.array_equal(unpacked.column(at).to_numpy(), rows[:, at]) for at in range(rows.shape[1])
+    ):
+        raise DamagedRunError(f"{piece} of {journal.path.parent} does not come back from Parquet")
+    with journal.replacing(piece) as file:
+        file.write(packed)
+    journal.sync()
+
+
+def _packed(rows: Ints, floats: Sequence[int]) -> pa.Buffer:
     names = [str(at) for at in range(rows.shape[1])]
     encoding = dict.fromkeys(names, "DELTA_BINARY_PACKED")
-    if name == MARKS:
-        encoding[str(_VALUE)] = "BYTE_STREAM_SPLIT"
+    encoding.update({str(at): "BYTE_STREAM_SPLIT" for at in floats})
     table = pa.table({column: rows[:, at] for at, column in enumerate(names)})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=encoding)
     return sink.getvalue()
+
+
+def thinned_rows(rows: Ints, stretches: Ints) -> Ints:
+    """Rows of a thinned piece: those that stay, without an end, and stretches, in order of time."""
+    both = np.zeros((len(rows) + len(stretches), stretches.shape[1]), np.int64)
+    both[: len(rows), : rows.shape[1]] = rows
+    both[len(rows) :] = stretches
+    ordered: Ints = both[np.argsort(both[:, 0], kind="stable")]
+    return ordered
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceFacts:
+    """What the end of a piece's file tells of it: words in a row, rows, first and last time in ns."""
+
+    words: int
+    rows: int
+    first_ns: int
+    last_ns: int
 
 
 class Pieces:
@@ -111,12 +151,48 @@ class Pieces:
         self._rows = self._on_disk = 0
 
     def blocks(self, number: int) -> Iterator[npt.NDArray[Any]]:
-        """Blocks of the rows of one piece.
+        """Blocks of the rows of one piece, as they were recorded; of a thinned one, those that stayed.
 
         Raises:
             FileNotFoundError: It is not there.
             DamagedRunError: It is garbled, or unpacks to more than a recorder writes.
         """
+        for rows, _ in self.parts(number):
+            yield rows
+
+    def parts(self, number: int) -> Iterator[tuple[npt.NDArray[Any], Ints | None]]:
+        """As `blocks`, beside each its stretches (`thinning.py`); None where it was not thinned."""
+        words = self._row.itemsize // _WORD
+        with self._opened(number) as file:
+            thinned = len(file.schema_arrow.types) > words
+            for batch in file.iter_batches(batch_size=BLOCK):
+                rows = np.empty((len(batch), batch.num_columns), "<i8")
+                for at in range(batch.num_columns):
+                    rows[:, at] = batch.column(at).to_numpy()
+                if thinned:
+                    stretch = rows[:, words] != 0
+                    as_read = np.ascontiguousarray(rows[~stretch, :words])
+                    yield np.frombuffer(as_read, self._row), rows[stretch]
+                else:
+                    yield np.frombuffer(rows, self._row), None
+
+    def facts(self, number: int) -> PieceFacts:
+        """What the end of its file tells; raises as `blocks`."""
+        with self._opened(number) as file:
+            times = [
+                statistics
+                for group in range(file.metadata.num_row_groups)
+                if (statistics := file.metadata.row_group(group).column(0).statistics) is not None
+            ]
+            return PieceFacts(
+                words=file.metadata.num_columns,
+                rows=file.metadata.num_rows,
+                first_ns=min((one.min for one in times), default=0),
+                last_ns=max((one.max for one in times), default=0),
+            )
+
+    @contextlib.contextmanager
+    def _opened(self, number: int) -> Iterator[pq.ParquetFile]:
         name = piece_name(self._name, number)
         place = f"{name} of {self._journal.path.parent}"
         words = self._row.itemsize // _WORD
@@ -128,19 +204,23 @@ class Pieces:
                     self._rows += file.metadata.num_rows
                     self._on_disk += size
                     check_rows(place, self._rows, self._on_disk)
-                    if file.schema_arrow.types != [pa.int64()] * words:
+                    columns = file.schema_arrow.types
+                    if columns != [pa.int64()] * len(columns) or len(columns) not in (
+                        words,
+                        _thinned_words(self._name, words),
+                    ):
                         raise DamagedRunError(
                             f"{place} has other columns than a row", id="damaged-journal"
                         )
-                    for batch in file.iter_batches(batch_size=BLOCK):
-                        yield self._of_batch(batch, words)
+                    yield file
             except (OSError, pa.ArrowException) as error:  # ArrowException: null values, too
                 raise DamagedRunError(
                     f"{place} cannot be read: {error}", id="damaged-journal"
                 ) from error
 
-    def _of_batch(self, batch: pa.RecordBatch, words: int) -> npt.NDArray[Any]:
-        rows = np.empty((len(batch), words), "<i8")
-        for at in range(words):
-            rows[:, at] = batch.column(at).to_numpy()
-        return np.frombuffer(rows, self._row)
+
+def _thinned_words(name: str, words: int) -> int | None:
+    """Words in a row of a thinned piece; None for a journal that is never thinned."""
+    if name == TICKS:
+        return thinned_words(words, 1)
+    return thinned_words(words, SAMPLE_HEADER) if name.startswith(SAMPLES_STEM) else None

@@ -45,6 +45,22 @@ EVALUATIONS = pa.schema(
 SAMPLES = pa.schema(
     [("t_ns", pa.int64()), ("channel", _NAME), ("value", pa.float64()), ("errno", pa.int16())]
 )
+# Each row stands for the samples of a channel from one to another, where single ones were not kept.
+THINNED = pa.schema(
+    [
+        ("begin_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("channel", _NAME),
+        ("reads", pa.int64()),  # those at its edges count once: here, or as samples
+        ("errno", pa.int16()),
+        ("first", pa.float64()),
+        ("last", pa.float64()),
+        ("least", pa.float64()),
+        ("most", pa.float64()),
+        ("sum", pa.float64()),
+        ("integral", pa.float64()),  # over its time in s
+    ]
+)
 OPERATIONS_SCHEMA = pa.schema(
     [
         ("name", _NAME),

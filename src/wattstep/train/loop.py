@@ -147,6 +147,7 @@ def train(
     recorder = Recorder(
         settings.out or Path("runs") / new_name(settings.workload),
         interval=settings.interval,
+        keep=settings.keep,
         trace=settings.trace_mode,
         warmup=settings.warmup,
         model=trainer.model,

@@ -24,7 +24,7 @@ from wattstep.record.tracing.schedule import TraceMode
 from wattstep.schema.engine import ScriptTuning
 from wattstep.schema.processes import child_command, ends_with_us, outwait
 from wattstep.schema.sanitize import plain
-from wattstep.schema.settings import parse_interval, parse_power_model
+from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.store.shareable import shareable
 from wattstep.train.allocators import find_allocator
@@ -70,6 +70,7 @@ class ProfileSettings:
     step_marker: str = "optimizer"
     warmup: int = 3
     interval: str = "10ms"
+    keep: str | None = None
     trace: str = "auto"
     power_model: str | None = None
     target: str | None = None
@@ -85,6 +86,7 @@ class ProfileSettings:
         TraceMode.parse(self.trace)
         parse_power_model(self.power_model)
         parse_interval(self.interval)
+        parse_keep(self.keep)
         if parse_target(self.target).scheme in EXECUTION_HOSTS:  # what is there is seen there
             if self.tuned:
                 raise InvalidValueError(
@@ -206,6 +208,7 @@ def main() -> None:
     recorder = Recorder(
         sys.argv[2],
         interval=settings.interval,
+        keep=settings.keep,
         trace=settings.trace,
         warmup=settings.warmup,
         power_model=settings.power_model,

@@ -25,6 +25,7 @@ from wattstep.schema.settings import (
     option_of,
     parse_duration,
     parse_interval,
+    parse_keep,
     parse_power_model,
     parse_share,
     setting,
@@ -183,6 +184,12 @@ class TrainingSettings(MemoryStrategies):
         "SIZE",
     )
     interval: str = setting("10ms", "Period of the sampler, 1ms at the finest.", "DURATION")
+    keep: str | None = setting(
+        None,
+        "How long samples stay single ones, e.g. raw=1h: older ones are thinned to stretches of 10 s, "
+        "of which totals, means and extremes stay exact. [default: for ever]",
+        "raw=AGE",
+    )
     trace: str = setting("auto", "Which steps are traced: auto, none or every:N.", "MODE")
     seed: int = setting(0, "Of everything that is drawn.", "N")
     data_dir: str | None = setting(
@@ -344,6 +351,7 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError("--calibration is of this machine's sensors: without --target")
         self._check_environment()
         parse_interval(self.interval)
+        parse_keep(self.keep)
 
     def _check_process(self, *, away: bool) -> None:
         """Refuses cores and an allocator that a process here cannot have."""

@@ -12,7 +12,7 @@ from wattstep.attribution.regression.problem import MOST_SAMPLES, Kinds, Layout,
 from wattstep.attribution.tables.exact_layouts import anchored
 from wattstep.attribution.tables.layouts import Kind, Labelled, layouts
 from wattstep.attribution.tables.traced_steps import TracedSteps
-from wattstep.recorded.power import EnergySource
+from wattstep.recorded.power import HOLE, EnergySource
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.stats.student import NORMAL
@@ -235,7 +235,11 @@ def samples_of(source: EnergySource) -> tuple[IntArray, FloatArray]:
     if len(t_ns) < 2:
         return t_ns, value
     covered = np.interp(t_ns - t_ns[0], curve.t_ns - t_ns[0], curve.covered_ns.astype(np.float64))
-    after = np.flatnonzero((np.diff(covered) <= 0) & (np.diff(t_ns) > 1)) + 1
+    apart = np.diff(t_ns)
+    hole = np.diff(covered) <= 0
+    if source.thinned:  # what lies between may be anything
+        hole |= apart > HOLE * float(np.median(apart))
+    after = np.flatnonzero(hole & (apart > 1)) + 1
     between = t_ns[after - 1] + (t_ns[after] - t_ns[after - 1]) // 2
     return np.insert(t_ns, after, between), np.insert(value, after, np.nan)
 

@@ -329,6 +329,8 @@ def _check(settings: ProfileSettings) -> None:
         raise InvalidValueError(
             f"--trace {settings.trace}: the command on a phone is not traced: leave it out"
         )
+    if settings.keep is not None:
+        raise InvalidValueError("--keep: not with a phone", id="not-on-phone")
     parse_output_marker(settings.step_marker)
 
 

@@ -53,6 +53,7 @@ PLAN: Final = "plan"
 # What is asked of the machine that trains, and the runner does not do; by field of the settings.
 _UNHEEDED: Final = (
     "until", "idle", "stable", "sustain", "foreground", "calibration", "memory_reserve", "data_dir",
+    "keep",
 )  # fmt: skip
 _MEMORY: Final = {
     "peak": (Mark.PEAK, 0), "traced": (Mark.PEAK, 1), "before": (Mark.RESIDENT, 0), "after": (Mark.RESIDENT, 1),

@@ -174,6 +174,8 @@ def _check(settings: ProfileSettings) -> None:
         raise InvalidValueError(
             "--power-model: the agent records what the board measures only", id="agent-power-model"
         )
+    if settings.keep is not None:
+        raise InvalidValueError("--keep: the agent keeps every sample", id="agent-keep")
     if not Path(settings.script).is_file():
         raise InvalidValueError(f"{settings.script}: there is no such script", id="no-such-script")
     if Path(settings.script).name == AGENT:

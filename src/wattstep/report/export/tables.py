@@ -107,7 +107,7 @@ def _missing(report: RunReport) -> list[dict[str, Any]]:
 
 
 def _steps(run: Run) -> pa.Table:
-    table = run.tables.step_table
+    table = run.tables.table("steps")
     steps = table.select([each.name for each in table.schema if not pa.types.is_list(each.type)])
     conditions = run.conditions
     for name, unknown, values in (

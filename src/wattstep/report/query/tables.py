@@ -231,6 +231,23 @@ TABLES: Final[tuple[Table, ...]] = (
         ),
     ),
     Table(
+        name="thinned", origin="files",
+        meaning="what stands for samples of a channel of which single ones were not kept (--keep)",
+        columns=_columns(
+            ("begin_ns", "BIGINT", "first read, on the clock of the steps", "ns"),
+            ("end_ns", "BIGINT", "last read", "ns"),
+            ("channel", "coded VARCHAR", "which"),
+            ("reads", "BIGINT", "how many, beside those that are samples"),
+            ("errno", "SMALLINT", "error number of all of them where they failed, else 0"),
+            ("first", "DOUBLE", "first value; NULL: the reads failed", "its own"),
+            ("last", "DOUBLE", "last value", "its own"),
+            ("least", "DOUBLE", "lowest value", "its own"),
+            ("most", "DOUBLE", "highest value", "its own"),
+            ("sum", "DOUBLE", "of the values of these reads", "its own"),
+            ("integral", "DOUBLE", "of the value over the time", "its own times s"),
+        ),
+    ),
+    Table(
         name="channels", origin="runs", meaning="something that was sampled",
         columns=_columns(
             ("channel", "VARCHAR", "its name"),

@@ -1,0 +1,311 @@
+"""Thinned samples: figures of the whole are those of all samples, and kills lose nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.refusals import refused
+from tests.store.conftest import Journals, a_planned_read
+
+from wattstep.live.rows import Rows
+from wattstep.record.recorder import Recorder
+from wattstep.recorded.series import NOT_KEPT
+from wattstep.run import load
+from wattstep.run.run import Run
+from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
+from wattstep.schema.journal import MISSING, Mark, piece_name, segment_name
+from wattstep.schema.settings import parse_keep
+from wattstep.store.convert import convert
+from wattstep.store.files import write_info
+from wattstep.store.packing import pack_closed
+from wattstep.store.thinning import Age, SampleJournal, thin
+
+MS = 1_000_000
+BEGIN = 1_000_000 * MS
+TICKS, SEGMENT = 30_000, 4000  # five minutes, in segments of 40 s
+STEP, REST_AT = 50 * MS, (70_000, 131_003, 200_777)  # rests begin, in ms, and last 3 s
+WRAP = 500_000
+KEEP = "raw=20s"
+
+
+def a_sampled_channel(name: str, unit: str, kind: str, role: str, **fields: Any) -> Channel:
+    return Channel(
+        name=name, unit=unit, kind=kind, domain=fields.pop("domain", "system"), role=role,
+        source="made", **fields,
+    )  # fmt: skip
+
+
+CHANNELS = (
+    a_sampled_channel("board.power", "W", "gauge", "power_total", scale=1e-3),
+    a_sampled_channel("zone.temperature", "°C", "gauge", "temperature", scale=0.1),
+    a_sampled_channel("rapl.core", "J", "counter", "energy_part", scale=1e-3, wrap=WRAP),
+    a_sampled_channel("process.cpu", "s", "counter", "process_cpu_time", scale=1e-9),
+    a_sampled_channel("zone.throttled", "1", "counter", "throttle_events"),
+)  # fmt: skip
+FAILED, PAUSE, GLITCH = slice(9_000, 9_700), 15_000, 21_111
+
+
+def made_rows() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What the read gave: t_ns, errno, and five values, with a wrap now and then, failures and a pause."""
+    rng = np.random.default_rng(5)
+    rows = np.zeros((TICKS, 7), np.int64)
+    rows[:, 0] = BEGIN + 10 * MS * np.arange(TICKS) + rng.integers(0, MS, TICKS)
+    rows[PAUSE:, 0] += 3000 * MS
+    rows[:, 2] = 9000 + 3000 * (np.arange(TICKS) % 700 < 250) + rng.integers(-400, 400, TICKS)
+    rows[:, 3] = 400 + np.arange(TICKS) // 300 + rng.integers(-2, 3, TICKS)
+    rows[:, 4] = np.cumsum(rng.integers(10, 60, TICKS)) % WRAP
+    rows[:, 5] = np.cumsum(rng.integers(2, 8, TICKS) * MS)
+    rows[:, 6] = np.cumsum(rng.random(TICKS) < 0.0002)
+    rows[GLITCH, 2] = 4_000_000
+    rows[FAILED, 1], rows[FAILED, 2:] = 5, MISSING
+    return rows
+
+
+ROWS = made_rows()
+LATE = np.random.default_rng(6).integers(10, 90, TICKS)
+
+
+def a_long_run(path: Path, keep: str | None) -> Journals:
+    """A run with plain steps and rests, whose samples lie in packed segments but for the last two."""
+    journals = Journals(path, [a_planned_read(0, *CHANNELS)], warmup=3)
+    journals.info = replace(journals.info, keep=parse_keep(keep))
+    write_info(path, journals.info)
+    add, code = journals.marks.add, journals.marks.code
+    t_ns, end_ns = BEGIN + 100 * MS, int(ROWS[-1, 0]) - 100 * MS
+    rng, rests, index = np.random.default_rng(7), list(REST_AT), 0
+    while t_ns < end_ns:
+        lasting = STEP + int(rng.integers(-4, 5)) * MS
+        add(Mark.STEP_START, value=4.0, index=index, t_ns=t_ns)
+        add(Mark.STEP_END, value=1.0, index=index, t_ns=t_ns + lasting)
+        t_ns, index = t_ns + lasting + MS, index + 1
+        if rests and t_ns > BEGIN + rests[0] * MS:
+            add(Mark.REST_START, code("rest", "evaluation"), t_ns=t_ns)
+            t_ns, _ = t_ns + 3000 * MS, rests.pop(0)
+            add(Mark.REST_END, t_ns=t_ns - MS)
+    journals.marks.close()
+    ticks = np.stack([ROWS[:, 0], LATE, 3 * LATE, LATE > 85], axis=1).astype("<i8")
+    for name, rows in (("samples-00.bin", ROWS), ("ticks.bin", ticks)):
+        for number, first in enumerate(range(0, TICKS, SEGMENT)):
+            part = rows[first : first + SEGMENT].astype("<i8").tobytes()
+            (journals.folder / segment_name(name, number)).write_bytes(part)
+    return journals
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """The same run: with all samples; thinned when it is closed; thinned while it recorded."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, keep in (("whole", None), ("closing", KEEP), ("meanwhile", KEEP)):
+        journals = a_long_run(folder / name, keep)
+        if name == "meanwhile":
+            pack_closed(journals.path)
+        convert(journals.path)
+    return {path.name: load(path) for path in folder.iterdir()}
+
+
+THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile"])
+EACH = pytest.mark.parametrize("name", ["whole", "closing", "meanwhile"])
+
+
+def figures(metrics: Any, prefix: str = "") -> dict[str, Figure]:
+    """Every figure of a run's metrics by its path."""
+    found: dict[str, Figure] = {}
+    for key, value in metrics.items() if isinstance(metrics, dict) else enumerate(metrics):
+        if isinstance(value, Figure):
+            found[f"{prefix}{key}"] = value
+        elif isinstance(value, (dict, list, tuple)):
+            found |= figures(value, f"{prefix}{key}.")
+    return found
+
+
+def values_of(run: Run) -> dict[str, float]:
+    return {
+        key: one.value for key, one in figures(dict(run.metrics)).items() if one.value is not None
+    }
+
+
+@THINNED
+def test_number_of_samples_that_stay(runs: dict[str, Run], name: str) -> None:
+    whole, thinned = (runs[each].tables.count("samples") for each in ("whole", name))
+    assert whole == 8 * TICKS
+    assert thinned < 0.45 * whole  # of five minutes 40 s at the ends, what failed, and around rests
+    reads = sum(each.reads.sum() for each in runs[name].tables.stretches.values())
+    assert runs[name].info.keep == {"raw_s": 20.0, "thinned_reads": reads}
+    assert thinned + reads == whole
+    assert runs["whole"].tables.stretches == {}
+    assert not (runs["whole"].path / "thinned.parquet").exists()
+
+
+@EACH
+def test_energy_of_the_clean_steps(runs: dict[str, Run], name: str) -> None:
+    """By the trapezoidal rule over all rows that were made, in this test's own way."""
+    run = runs[name]
+    valid = (ROWS[:, 1] == 0) & (np.arange(TICKS) != GLITCH)
+    t_s, power = (ROWS[:, 0] - BEGIN) * 1e-9, np.where(valid, ROWS[:, 2] * 1e-3, np.nan)
+    energy = 0.0
+    for begin, end in (run.series.steps.stretches() - BEGIN) * 1e-9:
+        first, last = np.searchsorted(t_s, [begin, end])
+        for k in range(first - 1, last):
+            lasting, mean = t_s[k + 1] - t_s[k], (power[k] + power[k + 1]) / 2
+            if lasting < 0.2 and np.isfinite(mean):  # else a pause, or a failed read
+                energy += mean * (min(end, t_s[k + 1]) - max(begin, t_s[k]))
+    source = run.series.energy
+    gains, _ = source.curve.gains(run.series.steps.stretches())  # type: ignore[union-attr]
+    assert float(gains.sum()) == pytest.approx(energy, rel=1e-9)
+
+
+@EACH
+def test_counters(runs: dict[str, Run], name: str) -> None:
+    """A wrap is undone, and nothing is known around failed reads alone."""
+    good = ROWS[ROWS[:, 1] == 0]
+    step = np.diff(good[:, 4])
+    step = np.where(step < 0, step + WRAP, step)
+    across = np.flatnonzero(np.diff(np.flatnonzero(ROWS[:, 1] == 0)) > 1)
+    curve = runs[name].series.curve(CHANNELS[2])
+    assert curve.total[-1] == pytest.approx(np.delete(step, across).sum() * 1e-3, rel=1e-12)
+    curve = runs[name].series.curve(CHANNELS[3])
+    assert curve.total[-1] == pytest.approx(
+        np.delete(np.diff(good[:, 5]), across).sum() * 1e-9, rel=1e-12
+    )
+
+
+@EACH
+def test_means_extremes_and_numbers_of_reads(runs: dict[str, Run], name: str) -> None:
+    good = ROWS[ROWS[:, 1] == 0, 3] * 0.1
+    totals = runs[name].series.totals("zone.temperature")
+    assert totals is not None
+    assert (totals.reads, totals.least, totals.most) == (len(good), good.min(), good.max())
+    assert totals.mean == pytest.approx(good.mean(), rel=1e-12)
+    lost = runs[name].series.totals("sampler.lost_ticks")
+    assert lost is not None
+    assert (lost.reads, lost.total) == (TICKS, (LATE > 85).sum())
+    row = next(c for c in runs[name].report().channels if c.name == "board.power")
+    assert (row.samples, row.failed_reads) == (TICKS - 700, 700)
+
+
+@THINNED
+def test_every_figure_of_the_whole(runs: dict[str, Run], name: str) -> None:
+    """All metrics of the thinned run have the values of the other; those of distributions come near."""
+    whole, thinned = (figures(dict(runs[each].metrics)) for each in ("whole", name))
+    assert whole.keys() == thinned.keys()
+    of_single = "energy_per_step_by_state.throttled"
+    assert (whole.pop(of_single).value, thinned.pop(of_single).reason) == (ANY, NOT_KEPT)
+    # What lay in a step and what between two is told apart by single samples, and so are minutes.
+    within = {"energy_per_step": 1e-4, "cpu_time_per_step": 1e-3, "sustained": 0.02}
+    for key, figure in whole.items():
+        if figure.value is None:
+            assert thinned[key].value is None, key
+            continue
+        assert thinned[key].status == figure.status
+        near = next((rel for name, rel in within.items() if key.startswith(name)), 1e-9)
+        assert thinned[key].value == pytest.approx(figure.value, rel=near), key
+
+
+@THINNED
+def test_times_of_throttling(runs: dict[str, Run], name: str) -> None:
+    whole, thinned = (runs[each].conditions.throttled for each in ("whole", name))
+    assert whole.any()
+    np.testing.assert_array_equal(whole, thinned)
+
+
+def test_rows_around_events() -> None:
+    """Both reads beside a failure, a pause, a wrap and a glitch are samples as they were read."""
+    journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS)
+    age = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
+    rows, stretches = thin(ROWS, journal, age)
+    left = set(rows[:, 0].tolist())
+    wraps = np.flatnonzero(np.diff(np.where(ROWS[:, 1] == 0, ROWS[:, 4], 1 << 40)) < 0)
+    for at in [FAILED.start, FAILED.stop, PAUSE, GLITCH, GLITCH + 1, *(wraps + 1)]:
+        assert {int(ROWS[at - 1, 0]), int(ROWS[at, 0])} <= left
+    assert len(rows) + len(stretches) < TICKS / 20
+
+
+def test_late_follower(tmp_path: Path) -> None:
+    journals = a_long_run(tmp_path / "run", KEEP)
+    pack_closed(journals.path)
+    layout = np.dtype([("t", "<i8"), ("errno", "<i8"), ("value", "<i8", 5)])
+    follower = Rows(journals.folder / "samples-00.bin", layout)
+    times: list[int] = []
+    while len(rows := follower.new()):
+        times += rows["t"].tolist()
+    assert len(times) < TICKS / 2
+    assert times[0] == ROWS[0, 0]
+    assert times[-1] == ROWS[-1, 0]
+    assert times == sorted(times)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from wattstep.store import folder, packing, pieces, thinned_journal
+
+def killed(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def begin(*args):
+    if sys.argv[2] == "_packed":
+        pieces._packed = killed
+    else:
+        setattr(folder.Folder, sys.argv[2], killed)
+    thin_pieces(*args)
+
+thin_pieces, thinned_journal.thin_pieces = thinned_journal.thin_pieces, begin
+packing.pack_closed(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("place", ["_packed", "rename", "sync"])
+def test_kill_during_thinning(tmp_path: Path, runs: dict[str, Run], place: str) -> None:
+    journals = a_long_run(tmp_path / "run", KEEP)
+    command = [sys.executable, "-c", KILLED, str(journals.path), place]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    convert(journals.path)
+    run = load(journals.path)
+    assert values_of(run) == pytest.approx(values_of(runs["meanwhile"]), rel=1e-9)
+    assert run.series.totals("sampler.lost_ticks") == runs["meanwhile"].series.totals(
+        "sampler.lost_ticks"
+    )
+
+
+def test_second_thinning(tmp_path: Path) -> None:
+    journals = a_long_run(tmp_path / "run", KEEP)
+    pack_closed(journals.path)
+    piece = journals.folder / piece_name("samples-00.bin", 2)
+    before = piece.read_bytes()
+    assert pq.ParquetFile(piece).metadata.num_columns > 7
+    pack_closed(journals.path)
+    assert piece.read_bytes() == before
+
+
+def test_pieces_without_keep(tmp_path: Path) -> None:
+    journals = a_long_run(tmp_path / "run", None)
+    pack_closed(journals.path)
+    table = pq.read_table(journals.folder / piece_name("samples-00.bin", 2))
+    rows = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    np.testing.assert_array_equal(rows, ROWS[2 * SEGMENT : 3 * SEGMENT])
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("steps=7d", "malformed-keep"), ("1h", "malformed-keep"), ("raw=soon", "malformed-duration"),
+     ("raw=5s", "out-of-range"), ("raw=-1h", "malformed-duration")],
+)  # fmt: skip
+def test_refusals_of_keep(text: str, error: str) -> None:
+    with refused(error):
+        Recorder("never", keep=text)
+
+
+def test_ages() -> None:
+    assert parse_keep(None) == {}
+    assert parse_keep("raw=1h") == {"raw_s": 3600.0}
+    assert parse_keep("raw=2d") == {"raw_s": 172_800.0}

@@ -17,14 +17,17 @@ from wattstep import workloads
 from wattstep.cli.sweep import first_engine
 from wattstep.engines import ENGINES, find
 from wattstep.engines.exported.engine import ExportedEngine, in_child
-from wattstep.errors import WattstepError
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema import extras
+from wattstep.schema.outcome import Configuration
 from wattstep.schema.processes import refusal_news
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.calibration.engine import calibrate_engine
 from wattstep.train.child.child import Ending
-from wattstep.train.child.limits import Cage
+from wattstep.train.child.limits import Cage, MemoryLimit
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.measuring import measure as measure_configuration
 from wattstep.train.child.verdict import judge
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.memory import FootprintSettings
@@ -185,3 +188,23 @@ def test_memory_that_cannot_be_followed_is_refused_before_anything_is_exported(n
             workload="lenet", batch_size=2, engine=name, processor=find(name).processors[0]
         )
         measure(settings, lambda news: None)
+
+
+@pytest.mark.parametrize("status", ["refused", "crashed"])
+def test_what_cannot_be_exported_before_its_memory_is_bounded_is_an_outcome(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(*_: object) -> None:
+        if status == "refused":
+            raise InvalidValueError("mnn does not train it")
+        raise WattstepError("the export was killed by SIGKILL")
+
+    monkeypatch.setattr("wattstep.train.child.exporting.export_in_child", export)
+    settings = TrainingSettings(workload="lenet", engine="mnn", out=str(tmp_path / "lenet"))
+    limit = MemoryLimit(size=2**30, means="data segments", why_not="a test")
+    quiet = Listener(on_progress=lambda progress: None, on_warning=lambda text: None)
+    one = Configuration(workload="lenet", batch_size=4)
+    outcome = measure_configuration(one, settings, limit, quiet)
+    assert outcome.status == status
+    assert outcome.reason in ("mnn does not train it", "the export was killed by SIGKILL")
+    assert not list(tmp_path.iterdir())

@@ -121,10 +121,11 @@ def train(
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     engine = engines.find(settings.engine)
-    if settings.governor != NONE:
-        check_governor(settings.processor, settings.target)
     # Nothing else is worth saying then.
     check_lacking(settings.processor, engine.lacking(settings.processor))
+    governed = _governed(settings)
+    if settings.governor != NONE:
+        check_governor(governed, settings.target)
     report(Progress(stage="preparing"))
     crowded = None
     if settings.threads is None:  # said before torch is loaded, which others make take long, too
@@ -169,7 +170,7 @@ def train(
         _surround(settings, recorder, report)
         with governing(
             recorder, settings.governor, settings.allowed_slowdown,
-            processor=settings.processor, target=settings.target,
+            processor=governed, target=settings.target,
         ) as begin:  # fmt: skip
             loop = _Loop(settings, trainer, recorder, report, time_to_target, begin)
             loop.run()
@@ -186,6 +187,16 @@ def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
     """Adds the plan of the operations, where there is one."""
     if (facts := trainer.scheduling()) is not None:
         recorder.about(schedule=facts)
+
+
+def _governed(settings: TrainingSettings) -> str:
+    """The processor whose clocks the load is on: of an OpenCL device that is the CPU, the CPU."""
+    if settings.governor == NONE:
+        return settings.processor
+    engine = engines.find(settings.engine)
+    engine.load()
+    facts = engine.device_facts(settings.processor)
+    return "cpu" if facts.get("kind") == "cpu" else settings.processor
 
 
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:

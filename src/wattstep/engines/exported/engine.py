@@ -133,7 +133,7 @@ class ExportedEngine(Engine):
         with tidied_at_sigterm(), HeldFolder(scratch, "wattstep-export-") as made:
             place = made / "export"
             preparation.begin("model")
-            _exportin_child(self.name, workload, preparation, precision, place)
+            export_in_child(self.name, workload, preparation, place)
             trainer = self._open(place, workload, preparation, threads)
             trainer.keep_batches()
         return trainer
@@ -217,10 +217,21 @@ class ExportedEngine(Engine):
         )
 
 
-def _exportin_child(
-    engine: str, workload: Specification, preparation: Preparation, precision: str, out: Path
+def export_in_child(
+    engine: str, workload: Specification, preparation: Preparation, out: Path
 ) -> None:
-    """Exports in a process of its own, so that torch never comes into this one."""
+    """Exports in a process of its own, so that torch never comes into this one.
+
+    Args:
+        engine: Its name.
+        workload: What is to be trained.
+        preparation: How.
+        out: The folder, which is made.
+
+    Raises:
+        WattstepError: It cannot be exported, or the export crashed.
+        KeyboardInterrupt: The user stopped it.
+    """
     asked = pickle.dumps((engine, workload, replace(preparation, on_part=None), out))
     entry = "wattstep.engines.exported.engine:export_main"
     in_child("the export", entry, b64encode(asked).decode())

@@ -26,6 +26,7 @@ from wattstep.sweep.plan import SweepPlan
 from wattstep.train.calibration.engine import calibrate_engine
 from wattstep.train.child.child import Ending
 from wattstep.train.child.limits import Cage, MemoryLimit
+from wattstep.train.child.local_machine import versions
 from wattstep.train.child.measuring import Listener
 from wattstep.train.child.measuring import measure as measure_configuration
 from wattstep.train.child.verdict import judge
@@ -188,6 +189,13 @@ def test_memory_that_cannot_be_followed_is_refused_before_anything_is_exported(n
             workload="lenet", batch_size=2, engine=name, processor=find(name).processors[0]
         )
         measure(settings, lambda news: None)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_a_sweep_notes_the_version_of_each_engine_whatever_its_package_is_called(name: str) -> None:
+    if (reason := engine_of(name).missing()) is not None:
+        pytest.skip(reason)
+    assert find(name).version() == f"{name} {versions()[name]}"
 
 
 @pytest.mark.parametrize("status", ["refused", "crashed"])

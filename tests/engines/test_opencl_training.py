@@ -33,7 +33,7 @@ from wattstep.schema.journal import (
 from wattstep.schema.opencl import FUSED, MODES, RESIDENT
 from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import Preparation
-from wattstep.train.loop import _governed
+from wattstep.train.loop import _worked_by
 from wattstep.train.settings import TrainingSettings
 
 pytest.importorskip("torch")
@@ -128,9 +128,11 @@ def test_a_cpus_buffers_are_memory_of_the_process_and_a_gpus_are_the_devices(len
     assert trainer.threads is None
 
 
-def test_the_clocks_of_a_cpu_by_opencl_are_its_cores() -> None:
-    settings = TrainingSettings(workload="mlp", engine="opencl", governor="energy")
-    assert _governed(settings) == "cpu"
+def test_the_load_of_a_cpu_by_opencl_is_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _worked_by(TrainingSettings(workload="mlp", engine="opencl")) == "cpu"
+    for asked, threads in (("", 4), ("1", 1), ("8", 4), ("0", 4), ("many", 4)):
+        monkeypatch.setenv("POCL_MAX_PTHREAD_COUNT", asked)
+        assert ENGINE.usual_threads(4) == threads
 
 
 def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:

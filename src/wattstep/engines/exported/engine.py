@@ -55,7 +55,6 @@ class ExportedEngine(Engine):
         package: That is installed, as `importlib.metadata` knows it.
         series: How a version begins that trains here; "" for any.
         extra: Of pip, that installs it.
-        one_thread: Why an operation never has more than one thread; "": it may.
     """
 
     writes: str
@@ -63,7 +62,6 @@ class ExportedEngine(Engine):
     package: str
     series: str = ""
     extra: str
-    one_thread: str = ""
     options: Sequence[str] = ("optimizer",)
     exports = True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from math import log
@@ -29,7 +31,7 @@ from wattstep.predict.cpu.values import cpu_values, framework_of
 from wattstep.schema.exported import batches_of
 from wattstep.train.calibration.engine import with_engine
 from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times
-from wattstep.train.calibration.engine_groups import TimedOperation, shares_by_group
+from wattstep.train.calibration.engine_groups import TimedOperation, middle_shares, shares_by_group
 from wattstep.train.calibration.engine_probe import EngineProbe
 
 MB = 1_000_000
@@ -143,6 +145,21 @@ def test_operations_belong_to_groups_by_kind_phase_and_layer() -> None:
             OTHERS: 0.13, "optimizer": 0.15,
         }
     )  # fmt: skip
+
+
+def test_a_step_in_which_an_operation_lost_the_core_changes_no_share() -> None:
+    seconds = np.array(
+        [[2e-3, 7e-3]] * 4 + [[2e-4, 97e-4]]
+    )  # by windows, each brought to the same step
+    rests = np.array([1e-3] * 4 + [1e-4])
+    assert middle_shares(seconds, rests) == pytest.approx([0.2, 0.7])
+
+
+def test_what_reads_runs_is_not_in_the_process_whose_memory_is_measured() -> None:
+    code = (
+        "import wattstep.train.calibration.engine_probe, sys; assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_starts_of_groups_make_all_starts(calibrated: Path) -> None:

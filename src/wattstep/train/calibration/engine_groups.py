@@ -15,6 +15,7 @@ from wattstep.predict.cpu.engines import group_of
 from wattstep.predict.cpu.time import BACK, CONVOLUTION, DEPTHWISE, PRODUCT
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.run import load
+from wattstep.schema.arrays import FloatArray
 from wattstep.schema.engine import Trainer
 
 EVERY: Final = 4  # steps, one of which is traced
@@ -72,21 +73,36 @@ def recorded_shares(trainer: Trainer, step_s: float) -> dict[str, float]:
 def _operations(path: Path) -> Iterable[TimedOperation]:
     """Of a run, traced operations that nothing encloses."""
     breakdown = load(path).breakdown
-    step_s = breakdown.step_time.value
-    if breakdown.reason is not None or not step_s:
+    if breakdown.reason is not None or not breakdown.step_time.value:
         return []
     own = np.flatnonzero(breakdown.outermost & breakdown.is_operation)
     columns = [
         breakdown.label(name).at(own).rows for name in ("name", "kind", "layer", "phase", "shapes")
     ]
-    windows = len(breakdown.compensated.unattributed_s)
-    shares = breakdown.compensated.time_s[own] / (windows * step_s)
+    rests = breakdown.compensated.unattributed_s
+    number: dict[tuple[str, ...], int] = {}
+    of = [number.setdefault(key, len(number)) for key in zip(*columns, strict=True)]
+    seconds = np.zeros((len(rests), len(number)))
+    np.add.at(seconds, (breakdown.rows.window[own], of), breakdown.compensated.time_s[own])
+    shares = middle_shares(seconds, rests.sum(axis=1))
     return [
-        TimedOperation(
-            name=name, kind=kind, layer=layer, phase=phase, shapes=shapes, share=float(share)
-        )
-        for name, kind, layer, phase, shapes, share in zip(*columns, shares, strict=True)
-    ]
+        TimedOperation(name=name, kind=kind, layer=layer, phase=phase, shapes=shapes, share=float(share))
+        for (name, kind, layer, phase, shapes), share in zip(number, shares, strict=True)
+    ]  # fmt: skip
+
+
+def middle_shares(seconds: FloatArray, rests: FloatArray) -> FloatArray:
+    """Share of a step that each operation takes, by the middle one of the traced steps.
+
+    Where other programs take the core within an operation, it is long in that step alone.
+
+    Args:
+        seconds: Of each operation in each traced step, shape (steps, operations).
+        rests: What no operation covers in each, shape (steps,).
+    """
+    middle = np.median(seconds, axis=0)
+    shares: FloatArray = middle / (middle.sum() + np.median(rests))
+    return shares
 
 
 def shares_by_group(operations: Iterable[TimedOperation]) -> dict[str, float]:

@@ -34,7 +34,7 @@ from wattstep.train.child.local_machine import one_at_a_time
 # Workloads and batch sizes; what an engine refuses is left out, and said.
 PROBES: Final = (
     ("lenet", 4), ("lenet", 32), ("autoencoder", 16), ("resnet8", 4), ("resnet8", 16), ("ds-cnn", 4),
-    ("ds-cnn", 16), ("squeezenet", 4), ("mobilenetv1-vww", 4),
+    ("ds-cnn", 16), ("squeezenet", 4), ("mobilenetv1-vww", 4), ("mlp", 16),
 )  # fmt: skip
 Measure = Callable[[str, str, int], EngineProbe]
 

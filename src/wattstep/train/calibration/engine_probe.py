@@ -33,7 +33,7 @@ class EngineProbe:
         loaded: Resident once the engine was loaded.
         peak: Most that was resident within steady steps.
         steps: CPU time of each step's process.
-        shares: Of a step by group of operations; {}: the engine tells no operations.
+        shares: Of all operations by their group; {}: the engine tells no operations.
     """
 
     engine: str

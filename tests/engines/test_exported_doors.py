@@ -15,7 +15,7 @@ from tests.wording import assert_says
 
 from wattstep import workloads
 from wattstep.cli.sweep import first_engine
-from wattstep.engines import ENGINES, find
+from wattstep.engines import ENGINES, check_predicted, find
 from wattstep.engines.exported.engine import ExportedEngine, in_child
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema import extras
@@ -77,9 +77,13 @@ def test_tuning_is_refused_before_anything_is_exported(name: str, tmp_path: Path
     assert not (tmp_path / "tune").exists()
 
 
-def test_what_trains_on_no_cpu_is_not_calibrated(tmp_path: Path) -> None:
+def test_what_trains_on_no_cpu_is_neither_calibrated_nor_predicted(tmp_path: Path) -> None:
     with refused("not-predicted", "opencl"):
         calibrate_engine("opencl", tmp_path / "this.toml", tell=lambda stage, share: None)
+    for name in (None, "torch-1.6", "mnn", "of somebody else"):
+        check_predicted(name)
+    with refused("not-predicted", "opencl", "wattstep run"):  # not "calibrate it", which is refused
+        check_predicted("opencl")
 
 
 def test_each_engine_of_a_sweep_trains_on_its_own_processor() -> None:

@@ -84,12 +84,7 @@ def calibrate_engine(
             "--engine torch: calibrate-device measures it without --engine", id="needless-option"
         )
     engine = engines.find(name)
-    if "cpu" not in engine.processors:
-        raise InvalidValueError(
-            f"--engine {name}: engines are measured on one thread of the CPU, and {name} trains on "
-            f"{', '.join(engine.processors)}: nothing predicts it; wattstep run NAME --engine {name} measures it",
-            id="not-predicted",
-        )
+    engines.check_predicted(name)
     engine.load()
     kept = Path(this_device.find(this_device.THIS))
     device = devices.find(os.fspath(kept))

@@ -76,11 +76,13 @@ def _operations(path: Path) -> Iterable[TimedOperation]:
     if breakdown.reason is not None or not breakdown.step_time.value:
         return []
     own = np.flatnonzero(breakdown.outermost & breakdown.is_operation)
+    if not len(own):
+        return []
     columns = [
         breakdown.label(name).at(own).rows for name in ("name", "kind", "layer", "phase", "shapes")
     ]
     number: dict[tuple[str, ...], int] = {}
-    of = [number.setdefault(key, len(number)) for key in zip(*columns, strict=True)]
+    of = np.array([number.setdefault(key, len(number)) for key in zip(*columns, strict=True)])
     rows, compensated = breakdown.rows, breakdown.compensated
     cost_s = compensated.correction.cost_s[compensated.phase]
     took = 1e-9 * (rows.end_ns - rows.start_ns)
@@ -103,7 +105,7 @@ def middle_shares(seconds: FloatArray) -> FloatArray:
         seconds: Of each operation in each traced step, shape (steps, operations).
     """
     middle = np.median(seconds, axis=0)
-    shares: FloatArray = middle / middle.sum()
+    shares: FloatArray = middle / (middle.sum() or 1.0)  # each shorter than what tracing costs
     return shares
 
 

@@ -272,6 +272,7 @@ def predict(
     from wattstep.store import this_device
 
     batch_size, source = _module_source(model, inputs, optimizer, classes)
+    engines.check_predicted(engine)
     where = devices.find(this_device.find(device))
     check_device(where, engine=engine, precision=precision, mode=mode)
     preparation = Preparation(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from math import log
@@ -29,7 +31,7 @@ from wattstep.predict.cpu.values import cpu_values, framework_of
 from wattstep.schema.exported import batches_of
 from wattstep.train.calibration.engine import with_engine
 from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times
-from wattstep.train.calibration.engine_groups import TimedOperation, shares_by_group
+from wattstep.train.calibration.engine_groups import TimedOperation, middle_shares, shares_by_group
 from wattstep.train.calibration.engine_probe import EngineProbe
 
 MB = 1_000_000
@@ -105,7 +107,8 @@ def test_shares_of_groups_tell_apart_what_whole_steps_do_not() -> None:
         seconds = {**one.seconds, PRODUCT: one.seconds["convolution"]}
         step = STEP_S + sum(TRUE[group] * seconds[group] for group in GROUPS)
         probe = replace(one.probe, steps=(step,))
-        shares = {group: TRUE[group] * seconds[group] / step for group in GROUPS if group != START}
+        took = {group: TRUE[group] * seconds[group] for group in GROUPS if group != START}
+        shares = {group: each / sum(took.values()) for group, each in took.items()}
         alike.append(replace(one, seconds=seconds, probe=probe))
         told.append(replace(one, seconds=seconds, probe=replace(probe, shares=shares)))
     apart, together = fit_times(told)[0], fit_times(alike)[0]
@@ -143,6 +146,18 @@ def test_operations_belong_to_groups_by_kind_phase_and_layer() -> None:
             OTHERS: 0.13, "optimizer": 0.15,
         }
     )  # fmt: skip
+
+
+def test_a_step_in_which_an_operation_lost_the_core_changes_no_share() -> None:
+    seconds = np.array([[2e-3, 6e-3], [2e-3, 6e-3], [2e-3, 9.0], [3.0, 6e-3], [2e-3, 6e-3]])
+    assert middle_shares(seconds) == pytest.approx([0.25, 0.75])
+
+
+def test_what_reads_runs_is_not_in_the_process_whose_memory_is_measured() -> None:
+    code = (
+        "import wattstep.train.calibration.engine_probe, sys; assert 'pyarrow' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 def test_starts_of_groups_make_all_starts(calibrated: Path) -> None:

@@ -15,16 +15,20 @@ from tests.wording import assert_says
 
 from wattstep import workloads
 from wattstep.cli.sweep import first_engine
-from wattstep.engines import ENGINES, find
+from wattstep.engines import ENGINES, check_predicted, find
 from wattstep.engines.exported.engine import ExportedEngine, in_child
-from wattstep.errors import WattstepError
+from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema import extras
+from wattstep.schema.outcome import Configuration
 from wattstep.schema.processes import refusal_news
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.calibration.engine import calibrate_engine
 from wattstep.train.child.child import Ending
-from wattstep.train.child.limits import Cage
+from wattstep.train.child.limits import Cage, MemoryLimit
+from wattstep.train.child.local_machine import versions
+from wattstep.train.child.measuring import Listener
+from wattstep.train.child.measuring import measure as measure_configuration
 from wattstep.train.child.verdict import judge
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.memory import FootprintSettings
@@ -73,9 +77,13 @@ def test_tuning_is_refused_before_anything_is_exported(name: str, tmp_path: Path
     assert not (tmp_path / "tune").exists()
 
 
-def test_what_trains_on_no_cpu_is_not_calibrated(tmp_path: Path) -> None:
+def test_what_trains_on_no_cpu_is_neither_calibrated_nor_predicted(tmp_path: Path) -> None:
     with refused("not-predicted", "opencl"):
         calibrate_engine("opencl", tmp_path / "this.toml", tell=lambda stage, share: None)
+    for name in (None, "torch-1.6", "mnn", "of somebody else"):
+        check_predicted(name)
+    with refused("not-predicted", "opencl", "wattstep run"):  # not "calibrate it", which is refused
+        check_predicted("opencl")
 
 
 def test_each_engine_of_a_sweep_trains_on_its_own_processor() -> None:
@@ -185,3 +193,27 @@ def test_memory_that_cannot_be_followed_is_refused_before_anything_is_exported(n
             workload="lenet", batch_size=2, engine=name, processor=find(name).processors[0]
         )
         measure(settings, lambda news: None)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_a_sweep_notes_the_version_of_each_engine_whatever_its_package_is_called(name: str) -> None:
+    if (reason := engine_of(name).missing()) is not None:
+        pytest.skip(reason)
+    assert find(name).version() == f"{name} {versions()[name]}"
+
+
+@pytest.mark.parametrize("status", ["refused", "crashed"])
+def test_what_cannot_be_exported_before_its_memory_is_bounded_is_an_outcome(
+    status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(*_: object) -> None:
+        raise (InvalidValueError if status == "refused" else WattstepError)("why")
+
+    monkeypatch.setattr("wattstep.train.child.exporting.export_in_child", export)
+    settings = TrainingSettings(workload="lenet", engine="mnn", out=str(tmp_path / "lenet"))
+    limit = MemoryLimit(size=2**30, means="data segments", why_not="a test")
+    quiet = Listener(on_progress=lambda progress: None, on_warning=lambda text: None)
+    one = Configuration(workload="lenet", batch_size=4)
+    outcome = measure_configuration(one, settings, limit, quiet)
+    assert (outcome.status, outcome.reason) == (status, "why")
+    assert not list(tmp_path.iterdir())

@@ -104,6 +104,7 @@ def joined() -> Network:
     first = net("relu", net("conv2d", {"of": "inputs"}, net.weight(4, 2, 1, 1), net.weight(4)))
     one = net("hardtanh", net("conv2d", first, net.weight(2, 4, 1, 1), net.weight(2)), 0.0, 6.0)
     two = net("conv2d", first, net.weight(3, 4, 3, 3), net.weight(3), 1, 1)
+    two = net("conv2d", two, net.weight(3, 3, 1, 1))  # neither bias nor anything else is said
     value = net("flatten", net("cat", [one, two], 1), 1)
     net.buffers["mask"] = (net.draw.random((3, 80)) < 0.5) * 2.0
     return ended(net, net("mul", value, {"of": "mask"}), 3, 80)

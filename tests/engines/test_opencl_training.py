@@ -16,11 +16,14 @@ import pytest
 from tests.engines.exporting import export
 from tests.opencl.conftest import opened as opened
 from tests.refusals import refused
+from tests.wording import assert_says
 
 from wattstep import workloads
 from wattstep.engines.exported.folder import ExportedFolder
 from wattstep.engines.opencl.engine import ENGINE
 from wattstep.opencl.device import choose
+from wattstep.recorded import device_memory
+from wattstep.schema.figure import Status
 from wattstep.schema.journal import (
     DEVICE_OPERATION,
     DEVICE_OPERATION_FIELDS,
@@ -28,7 +31,10 @@ from wattstep.schema.journal import (
     OPERATION_FIELDS,
 )
 from wattstep.schema.opencl import FUSED, MODES, RESIDENT
+from wattstep.schema.step_memory import DEVICE
 from wattstep.schema.workload import Preparation
+from wattstep.train.loop import _worked_by
+from wattstep.train.settings import TrainingSettings
 
 pytest.importorskip("torch")
 if (REASON := ENGINE.missing()) is not None:
@@ -111,8 +117,22 @@ def test_a_cpus_buffers_are_memory_of_the_process_and_a_gpus_are_the_devices(len
     assert trainer.threads == units
     handed = trainer.execution.opened
     handed.device = replace(handed.device, kind="gpu")  # played
-    assert trainer.memory()["allocated"] == sum(sizes.values())
+    marks = [(f"{DEVICE}{name}", size) for name, size in trainer.memory().items()]
+    peak = device_memory.marked_peak(marks, "nobody asked it")
+    assert peak is not None
+    whole, parts = device_memory.peak_figure(peak), device_memory.marked_breakdown(marks, peak)
+    assert (whole.value, whole.status) == (sum(sizes.values()), Status.COUNTED)
+    assert {name: part.value for name, part in parts.items() if not part.missing} == sizes
+    assert parts[device_memory.OUTSIDE].missing
+    assert_says(device_memory.marked_cache(marks, peak)["free"].reason, "no allocator")
     assert trainer.threads is None
+
+
+def test_the_load_of_a_cpu_by_opencl_is_on_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _worked_by(TrainingSettings(workload="mlp", engine="opencl")) == "cpu"
+    for asked, threads in (("", 4), ("1", 1), ("8", 4), ("0", 4), ("many", 4)):
+        monkeypatch.setenv("POCL_MAX_PTHREAD_COUNT", asked)
+        assert ENGINE.usual_threads(4) == threads
 
 
 def test_what_is_not_there_is_refused(lenet: Path, tmp_path: Path) -> None:

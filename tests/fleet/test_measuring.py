@@ -53,6 +53,18 @@ def test_a_training_under_a_generous_limit_has_its_figures(tmp_path: Path) -> No
     assert not (tmp_path / f"{one.name}.txt").exists()
 
 
+def test_an_export_is_made_before_the_memory_is_bounded(tmp_path: Path) -> None:
+    """MNN trains within what does not suffice to load torch, which exports."""
+    pytest.importorskip("MNN")
+    limit = MemoryLimit(size=150 * MIB, means="data segments", why_not="a test")
+    one = Configuration(workload="lenet", batch_size=2, threads=1, engine="mnn")
+    bounded = settings(tmp_path / one.name, batch_size=2, engine="mnn")
+    outcome = measure(one, bounded, limit, QUIET)
+    assert (outcome.status, outcome.reason) == ("trained", "")
+    plain = measure(one, settings(tmp_path / "torch", batch_size=2), limit, QUIET)
+    assert plain.status == "out of memory"
+
+
 def test_a_batch_that_cannot_be_allocated_is_out_of_memory_with_the_allocators_words(
     tmp_path: Path,
 ) -> None:

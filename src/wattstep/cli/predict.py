@@ -113,6 +113,7 @@ def predict(
 
     named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
     on = named_device(on, f"wattstep predict {what} --on {device_ or 'DEVICE'}", named)
+    engines.check_predicted(engine)
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)

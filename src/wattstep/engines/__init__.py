@@ -50,6 +50,23 @@ def find(name: str) -> Engine:
     return engine
 
 
+def check_predicted(name: str | None) -> None:
+    """Refuses an engine that no calibration measures, so that nothing predicts it.
+
+    Args:
+        name: With its version or without; None: not said.
+
+    Raises:
+        InvalidValueError: It does not train on the CPU.
+    """
+    if name in ENGINES.own and "cpu" not in (processors := find(name).processors):
+        raise InvalidValueError(
+            f"--engine {name}: engines are measured on one thread of the CPU, and {name} trains on "
+            f"{', '.join(processors)}: nothing predicts it; wattstep run NAME --engine {name} measures it",
+            id="not-predicted",
+        )
+
+
 def capture_tasks(
     workload: Specification | ModuleSource, preparation: Preparation, precision: str
 ) -> TaskGraph:

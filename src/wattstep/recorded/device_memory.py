@@ -29,6 +29,8 @@ NO_BLOCKS: Final = (
     "the allocator did not tell its blocks: torch's own does, CUDA's (cudaMallocAsync) and old releases "
     "do not"
 )
+NO_ALLOCATOR: Final = "the engine has no allocator: its buffers are there from the first step on"
+UNASKED: Final = "the engine counts its own buffers: what the driver takes beside them is not known"
 IN_STEP: Final = "at the end of the operation of a step during which most was in use"
 _METHODS: Final = {
     "kernel_scratch": (
@@ -80,6 +82,7 @@ class DevicePeak:
         allocator: What counted, as sources of figures name it.
         shared: True if it is the host's memory, too.
         since: Since when the allocator counts its peaks.
+        counted: True if the engine added up its own buffers, and nothing was asked what they take.
     """
 
     name: str
@@ -90,6 +93,7 @@ class DevicePeak:
     allocator: str
     shared: bool = False
     since: str = "over steady steps"
+    counted: bool = False
 
     @property
     def whole(self) -> int:
@@ -117,6 +121,8 @@ def peak_of(device: DeviceMemory, allocator: str) -> DevicePeak:
 
 def peak_figure(peak: DevicePeak) -> Figure:
     """The most device memory that the process took, since when `peak.since` says."""
+    if peak.counted:
+        return _counted(peak.whole)
     outside = (
         "; the context and other memory outside of it is not known"
         if peak.outside is None
@@ -162,6 +168,12 @@ def _figure(name: str, size: float, peak: DevicePeak) -> Figure:
     return Figure(value=float(size), unit="B", status=status, source=source, method=method)
 
 
+def _counted(size: int) -> Figure:
+    return Figure(
+        value=float(size), unit="B", status=Status.COUNTED, source="the engine's buffers", method=UNASKED
+    )  # fmt: skip
+
+
 # --- of a recorded run -------------------------------------------------------------------------
 
 
@@ -184,6 +196,7 @@ def marked_peak(events: Sequence[memory.Event], allocator: str) -> DevicePeak | 
         allocator=allocator,
         shared=bool(marks.get("shared")),
         since=SINCE_BEGIN,
+        counted=bool(marks.get("counted")),
     )
 
 
@@ -194,6 +207,10 @@ def marked_breakdown(events: Sequence[memory.Event], peak: DevicePeak) -> dict[s
     """
     prefix = DEVICE + memory.AT_PEAK
     at_peak = {name.removeprefix(prefix): size for name, size in events if name.startswith(prefix)}
+    if peak.counted:
+        return {name: _counted(size) for name, size in at_peak.items()} | {
+            OUTSIDE: missing("B", UNASKED)
+        }
     others = {name: float(at_peak.pop(name, 0)) for name in ("kernel_scratch", KEPT)}
     if at_peak:
         return breakdown(peak, at_peak, others["kernel_scratch"], others[KEPT])
@@ -246,9 +263,10 @@ def allocator_cache(cache: AllocatorCache, allocator: str, when: str) -> dict[st
     }  # fmt: skip
 
 
-def marked_cache(events: Sequence[memory.Event], allocator: str) -> dict[str, Figure]:
+def marked_cache(events: Sequence[memory.Event], peak: DevicePeak) -> dict[str, Figure]:
     """What the allocator kept free by a run's marks: at the peak of a step that was followed, else between steps."""
-    figures = {"free": missing("B", NO_BLOCKS)}
+    allocator = peak.allocator
+    figures = {"free": missing("B", NO_ALLOCATOR if peak.counted else NO_BLOCKS)}
     for moment, when in (
         (CACHE_AT_PEAK, IN_STEP),
         (CACHE_AT_REST, "between steps, after the last one"),

@@ -47,7 +47,7 @@ def memory_metrics(tables: Tables, series: Series) -> dict[str, Any]:
         figures["device_peak_memory"] = device_memory.peak_figure(device)
         parts = device_memory.marked_breakdown(events, device)
         figures["device_memory_breakdown"] = parts
-        figures["allocator_cache"] = device_memory.marked_cache(events, device.allocator)
+        figures["allocator_cache"] = device_memory.marked_cache(events, device)
         if (flushes := device_memory.flushes(events, device.allocator)) is not None:
             figures["allocator_flushes"] = flushes
         if device.shared:

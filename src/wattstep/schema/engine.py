@@ -522,6 +522,7 @@ class Engine(Protocol):
         )
 
     fewer_threads: str = "--threads {}"  # how fewer are asked for, their number at {}
+    one_thread: str = ""  # why an operation never has more than one; "": it may
 
     def usual_threads(self, one_a_core: int) -> int:
         """Threads of an operation where nobody says how many; the framework need not be loaded.

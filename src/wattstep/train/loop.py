@@ -121,13 +121,15 @@ def train(
         WattstepError: A setting cannot be used, a part is missing, or recording cannot begin.
     """
     engine = engines.find(settings.engine)
-    if settings.governor != NONE:
-        check_governor(settings.processor, settings.target)
     # Nothing else is worth saying then.
     check_lacking(settings.processor, engine.lacking(settings.processor))
     report(Progress(stage="preparing"))
+    worked = _worked_by(settings)
+    if settings.governor != NONE:
+        check_governor(worked, settings.target)
     crowded = None
-    if settings.threads is None:  # said before torch is loaded, which others make take long, too
+    # Said before torch is loaded, which others make take long, too.
+    if settings.threads is None and worked == "cpu":
         threads = engine.usual_threads(default_threads())
         crowded = too_many_threads(threads, usable_cores(), cores_of_others(), engine.fewer_threads)
     if crowded is not None:
@@ -170,7 +172,7 @@ def train(
         _surround(settings, recorder, report)
         with governing(
             recorder, settings.governor, settings.allowed_slowdown,
-            processor=settings.processor, target=settings.target,
+            processor=worked, target=settings.target,
         ) as begin:  # fmt: skip
             loop = _Loop(settings, trainer, recorder, report, time_to_target, begin)
             loop.run()
@@ -187,6 +189,16 @@ def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
     """Adds the plan of the operations, where there is one."""
     if (facts := trainer.scheduling()) is not None:
         recorder.about(schedule=facts)
+
+
+def _worked_by(settings: TrainingSettings) -> str:
+    """The processor that the load is on: of an OpenCL device that is the CPU, the CPU."""
+    if settings.processor == "cpu":
+        return "cpu"
+    engine = engines.find(settings.engine)
+    engine.load()
+    facts = engine.device_facts(settings.processor)
+    return "cpu" if facts.get("kind") == "cpu" else settings.processor
 
 
 def _describe_device(settings: TrainingSettings, recorder: Recorder, trainer: Trainer) -> None:
@@ -272,7 +284,7 @@ def describe_training(
         "interop_threads": settings.interop_threads,
         "cores": settings.cores,
         "allocator": settings.allocator,
-        "one_thread": engines.find(settings.engine).usual_threads(2) == 1 or None,
+        "one_thread": bool(engines.find(settings.engine).one_thread) or None,
         **options,
         **settings.strategies,
         "until": settings.until,

@@ -73,6 +73,8 @@ class TrainingSettings(MemoryStrategies):
         planned: The plan that these settings are of, or None.
         canary: Whether a small fixed piece of work before and after the training tells how fast the
             machine itself is.
+        made_export: Folder of an export that was made for this run alone, before its memory was bounded;
+            None: none was.
         keeps_diverging: Whether a training that diverges in its first steps is a result, as of a sweep,
             whose table says that it fits and does not learn; it is refused otherwise.
 
@@ -268,6 +270,7 @@ class TrainingSettings(MemoryStrategies):
         "DIR",
         option="from",
     )
+    made_export: str | None = None
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
@@ -447,7 +450,7 @@ class TrainingSettings(MemoryStrategies):
             interop_threads=self.interop_threads,
             policy=self.policy,
             opencl_mode=self.opencl_mode,
-            exported=None if self.exported is None else Path(self.exported),
+            exported=Path(place) if (place := self.exported or self.made_export) else None,
             **self.prepared,
         )
 

@@ -55,7 +55,6 @@ class ExportedEngine(Engine):
         package: That is installed, as `importlib.metadata` knows it.
         series: How a version begins that trains here; "" for any.
         extra: Of pip, that installs it.
-        one_thread: Why an operation never has more than one thread; "": it may.
     """
 
     writes: str
@@ -63,7 +62,6 @@ class ExportedEngine(Engine):
     package: str
     series: str = ""
     extra: str
-    one_thread: str = ""
     options: Sequence[str] = ("optimizer",)
     exports = True
 
@@ -133,7 +131,7 @@ class ExportedEngine(Engine):
         with tidied_at_sigterm(), HeldFolder(scratch, "wattstep-export-") as made:
             place = made / "export"
             preparation.begin("model")
-            _exportin_child(self.name, workload, preparation, precision, place)
+            export_in_child(self.name, workload, preparation, place)
             trainer = self._open(place, workload, preparation, threads)
             trainer.keep_batches()
         return trainer
@@ -217,10 +215,21 @@ class ExportedEngine(Engine):
         )
 
 
-def _exportin_child(
-    engine: str, workload: Specification, preparation: Preparation, precision: str, out: Path
+def export_in_child(
+    engine: str, workload: Specification, preparation: Preparation, out: Path
 ) -> None:
-    """Exports in a process of its own, so that torch never comes into this one."""
+    """Exports in a process of its own, so that torch never comes into this one.
+
+    Args:
+        engine: Its name.
+        workload: What is to be trained.
+        preparation: How.
+        out: The folder, which is made.
+
+    Raises:
+        WattstepError: It cannot be exported, or the export crashed.
+        KeyboardInterrupt: The user stopped it.
+    """
     asked = pickle.dumps((engine, workload, replace(preparation, on_part=None), out))
     entry = "wattstep.engines.exported.engine:export_main"
     in_child("the export", entry, b64encode(asked).decode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from wattstep.engines.opencl.trainer import OpenClTrainer
 
 PROCESSOR: Final = "opencl"
+POCL_THREADS: Final = "POCL_MAX_PTHREAD_COUNT"
 
 
 class OpenClEngine(ExportedEngine):
@@ -34,7 +36,7 @@ class OpenClEngine(ExportedEngine):
     module = "pyopencl"
     extra = "opencl"
     processors = (PROCESSOR,)
-    fewer_threads = "POCL_MAX_PTHREAD_COUNT={}"
+    fewer_threads = f"{POCL_THREADS}={{}}"
     options = ("optimizer", "opencl_mode")
     writes = "wattstep.engines.opencl.export:write"
     trains = "wattstep.engines.opencl.trainer:OpenClTrainer"
@@ -55,7 +57,7 @@ class OpenClEngine(ExportedEngine):
         if threads is not None:
             raise InvalidValueError(
                 f"--threads {threads}: an OpenCL device has the threads that its driver gives it: leave it "
-                f"out; PoCL takes POCL_MAX_PTHREAD_COUNT={threads} from the environment",
+                f"out; PoCL takes {POCL_THREADS}={threads} from the environment",
                 id="threads-not-for-engine",
             )
         mode = preparation.opencl_mode or FUSED
@@ -75,6 +77,11 @@ class OpenClEngine(ExportedEngine):
         device = require("wattstep.opencl.device").choose(self._device)
         self.trainer = opened = trainer(self, folder, device, self._mode)
         return cast("ExportedTrainer", opened)
+
+    def usual_threads(self, one_a_core: int) -> int:
+        """As `Engine.usual_threads`: those of PoCL."""
+        asked = os.environ.get(POCL_THREADS, "")
+        return min(one_a_core, int(asked)) if asked.isdigit() and int(asked) else one_a_core
 
     def lacking(self, processor: str) -> str | None:
         """As `Engine.lacking`."""

@@ -156,7 +156,8 @@ def _bias_gradient(
 def conv2d(lowering: Lowering, node: Node) -> None:
     """Convolution of images, by the columns of its windows."""
     x, weight, bias = lowering.given(node, 0), lowering.given(node, 1), lowering.optional(node, 2)
-    stride, padding, dilation, groups = ([*node["args"], *_USUAL[len(node["args"]) - 3 :]])[3:7]
+    given = node["args"]
+    _, stride, padding, dilation, groups = [*given, *_USUAL[len(given) - 2 :]][2:7]
     if isinstance(padding, str):
         raise Refusal(node, f"padding {padding!r}")
     samples, channels, height, width = x.shape
@@ -235,7 +236,7 @@ def _turns(groups: int) -> dict[str, int]:
     return {"GROUPS": groups} if groups > 1 else {}
 
 
-_USUAL: Final = (1, 0, 1, 1)  # stride, padding, dilation, groups
+_USUAL: Final = (None, 1, 0, 1, 1)  # bias, stride, padding, dilation, groups
 
 
 def _image_gradient(

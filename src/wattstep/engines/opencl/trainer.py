@@ -141,5 +141,5 @@ class OpenClTrainer(ExportedTrainer):
         shared = int(device.unified)
         return {
             **{AT_PEAK + name: size for name, size in sizes.items()},
-            "allocated": whole, "reserved": whole, "shared": shared,
+            "allocated": whole, "reserved": whole, "shared": shared, "counted": 1,
         }  # fmt: skip

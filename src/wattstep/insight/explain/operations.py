@@ -132,8 +132,9 @@ def ceilings_of(run: Run) -> Ceilings | Missing:
     ceilings = find(device, info.engine, info.threads)
     if not isinstance(ceilings, Missing) or info.threads is None or " " not in info.engine:
         return ceilings
-    if run.breakdown.instruments.framework != TORCH:  # `ceilings --for` would be refused
-        return Missing(f"{ceilings}; no command measures them")
+    framework = run.breakdown.instruments.framework
+    if framework != TORCH:  # `ceilings --for` would be refused
+        return Missing(f"{ceilings}; no command measures those of {framework}")
     where = f"wattstep ceilings --for {run.path}"
     return Missing(f"{ceilings}: measure them on the machine that trained, by {where}")
 

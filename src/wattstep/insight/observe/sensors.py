@@ -60,7 +60,8 @@ def without_gpu(run: Observed) -> str | None:
     load = run.figure("gpu_utilization", "ratio")
     if load.value is None:
         return load.reason
-    on_cpu = run.info.processor == "cpu" and run.scheme not in ("emulate", "replay")
+    itself = run.info.processor == "cpu" or "opencl" in run.info.device  # a CPU by OpenCL, too
+    on_cpu = itself and run.scheme not in ("emulate", "replay")
     hardly = (load.high if load.high is not None else load.value) < HARDLY
     if on_cpu:
         return NO_PART

@@ -34,7 +34,7 @@ from wattstep.train.child.local_machine import one_at_a_time
 # Workloads and batch sizes; what an engine refuses is left out, and said.
 PROBES: Final = (
     ("lenet", 4), ("lenet", 32), ("autoencoder", 16), ("resnet8", 4), ("resnet8", 16), ("ds-cnn", 4),
-    ("ds-cnn", 16), ("squeezenet", 4), ("mobilenetv1-vww", 4),
+    ("ds-cnn", 16), ("squeezenet", 4), ("mobilenetv1-vww", 4), ("mlp", 16),
 )  # fmt: skip
 Measure = Callable[[str, str, int], EngineProbe]
 
@@ -84,12 +84,7 @@ def calibrate_engine(
             "--engine torch: calibrate-device measures it without --engine", id="needless-option"
         )
     engine = engines.find(name)
-    if "cpu" not in engine.processors:
-        raise InvalidValueError(
-            f"--engine {name}: engines are measured on one thread of the CPU, and {name} trains on "
-            f"{', '.join(engine.processors)}: nothing predicts it; wattstep run NAME --engine {name} measures it",
-            id="not-predicted",
-        )
+    engines.check_predicted(name)
     engine.load()
     kept = Path(this_device.find(this_device.THIS))
     device = devices.find(os.fspath(kept))

@@ -102,7 +102,7 @@ def fit_times(trainings: Sequence[EngineTraining]) -> tuple[dict[str, float], fl
     """Times of groups in torch's, and what a step takes beside them in s.
 
     Logarithms of steps are fitted, so that each training counts by its part, and held to one common factor;
-    where the engine told its operations, the share of each group in the step, too.
+    where the engine told its operations, the share of each group in all of them, too.
     """
     torch = np.array([[each.seconds[group] for group in GROUPS] for each in trainings])
     steps = np.log([each.probe.seconds for each in trainings])
@@ -119,7 +119,7 @@ def fit_times(trainings: Sequence[EngineTraining]) -> tuple[dict[str, float], fl
         predicted = np.log(torch @ times + exp(step))
         held = HOLD * np.append(groups - all_, step - log(STEP_S))
         each = torch[:, at] * times[at] + starts * times[GROUPS.index(START)]
-        apart = (each / np.exp(steps)[:, None] - shares)[told]
+        apart = (each / each.sum(axis=1, keepdims=True) - shares)[told]
         return np.concatenate([predicted - steps, apart.ravel(), held])
 
     start = np.array([*([common] * len(GROUPS)), log(STEP_S), common])

@@ -1,4 +1,4 @@
-"""What share of a step each group of operations takes on an engine, by the operations of a short recording."""
+"""What share of its operations each group takes on an engine, by the operations of a short recording."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from wattstep.predict.cpu.engines import group_of
 from wattstep.predict.cpu.time import BACK, CONVOLUTION, DEPTHWISE, PRODUCT
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.run import load
+from wattstep.schema.arrays import FloatArray
 from wattstep.schema.engine import Trainer
 
 EVERY: Final = 4  # steps, one of which is traced
@@ -35,7 +36,7 @@ class TimedOperation:
         layer: That it runs for; "": none is known.
         phase: Of the step.
         shapes: Of its inputs, "64x160;160x160".
-        share: Of a step that it takes.
+        share: Of all operations' time that it takes.
     """
 
     name: str
@@ -47,7 +48,7 @@ class TimedOperation:
 
 
 def recorded_shares(trainer: Trainer, step_s: float) -> dict[str, float]:
-    """Share of a step by group, of `predict.cpu.engines.GROUPS`; {}: the engine tells no operations.
+    """Share of all operations by group, of `predict.cpu.engines.GROUPS`; {}: the engine tells no operations.
 
     Args:
         trainer: Warmed up; it makes some more steps.
@@ -72,25 +73,44 @@ def recorded_shares(trainer: Trainer, step_s: float) -> dict[str, float]:
 def _operations(path: Path) -> Iterable[TimedOperation]:
     """Of a run, traced operations that nothing encloses."""
     breakdown = load(path).breakdown
-    step_s = breakdown.step_time.value
-    if breakdown.reason is not None or not step_s:
+    if breakdown.reason is not None or not breakdown.step_time.value:
         return []
     own = np.flatnonzero(breakdown.outermost & breakdown.is_operation)
+    if not len(own):
+        return []
     columns = [
         breakdown.label(name).at(own).rows for name in ("name", "kind", "layer", "phase", "shapes")
     ]
-    windows = len(breakdown.compensated.unattributed_s)
-    shares = breakdown.compensated.time_s[own] / (windows * step_s)
+    number: dict[tuple[str, ...], int] = {}
+    of = np.array([number.setdefault(key, len(number)) for key in zip(*columns, strict=True)])
+    rows, compensated = breakdown.rows, breakdown.compensated
+    cost_s = compensated.correction.cost_s[compensated.phase]
+    took = 1e-9 * (rows.end_ns - rows.start_ns)
+    took -= cost_s * compensated.correction.events(rows, compensated.phase)
+    seconds = np.zeros((len(compensated.unattributed_s), len(number)))
+    np.add.at(seconds, (rows.window[own], of), np.maximum(took[own], 0.0))
     return [
-        TimedOperation(
-            name=name, kind=kind, layer=layer, phase=phase, shapes=shapes, share=float(share)
-        )
-        for name, kind, layer, phase, shapes, share in zip(*columns, shares, strict=True)
-    ]
+        TimedOperation(name=name, kind=kind, layer=layer, phase=phase, shapes=shapes, share=float(share))
+        for (name, kind, layer, phase, shapes), share in zip(number, middle_shares(seconds), strict=True)
+    ]  # fmt: skip
+
+
+def middle_shares(seconds: FloatArray) -> FloatArray:
+    """Share of all operations that each takes, by the middle one of the traced steps.
+
+    Where other programs take the core within an operation, it is long in that step alone; where they take
+    it in between, phases and rests are, which therefore are not asked.
+
+    Args:
+        seconds: Of each operation in each traced step, shape (steps, operations).
+    """
+    middle = np.median(seconds, axis=0)
+    shares: FloatArray = middle / (middle.sum() or 1.0)  # each shorter than what tracing costs
+    return shares
 
 
 def shares_by_group(operations: Iterable[TimedOperation]) -> dict[str, float]:
-    """Share of a step that each group takes.
+    """Share of all operations that each group takes.
 
     Args:
         operations: All of a step.

@@ -14,7 +14,6 @@ from wattstep import engines, workloads
 from wattstep.errors import WattstepError
 from wattstep.schema.processes import ChildNews, refusal_news
 from wattstep.schema.workload import Preparation
-from wattstep.train.calibration.engine_groups import recorded_shares
 from wattstep.train.calibration.probe import document_of_child
 from wattstep.train.memory.resident import ResidentMemory
 
@@ -34,7 +33,7 @@ class EngineProbe:
         loaded: Resident once the engine was loaded.
         peak: Most that was resident within steady steps.
         steps: CPU time of each step's process.
-        shares: Of a step by group of operations; {}: the engine tells no operations.
+        shares: Of all operations by their group; {}: the engine tells no operations.
     """
 
     engine: str
@@ -81,6 +80,9 @@ def measure_engine(name: str, workload: str, batch_size: int) -> EngineProbe:
         steps.append(time.process_time() - before)
     peak = resident.read().peak
     resident.close()
+    # Here, since runs are read by pyarrow: within the floor it would be half as much again.
+    from wattstep.train.calibration.engine_groups import recorded_shares
+
     return EngineProbe(
         engine=name, workload=workload, batch_size=batch_size, loaded=loaded, peak=peak, steps=tuple(steps),
         # torch's compiler makes operations that are in no group.

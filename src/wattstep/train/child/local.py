@@ -14,6 +14,7 @@ from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
 from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import GuardedChild
+from wattstep.train.child.exporting import exported_before
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.environment.device_state import parse_cores
@@ -88,7 +89,7 @@ def train_in_child(
             it is an `UnrecordedInterrupt`.
     """
     out = settings.out or str(Path("runs") / new_name(settings.workload))
-    with enforced(limit) as cage:
+    with exported_before(settings, limit) as settings, enforced(limit) as cage:
         child = start_training(replace(settings, out=out), cage)
         with passing_on(child.process):
             ending = child.follow(heard_by(on_progress, on_warning))

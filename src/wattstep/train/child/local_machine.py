@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from wattstep.engines import ENGINES
+from wattstep.engines import ENGINES, find
 from wattstep.engines.nvidia import gpu_names
 from wattstep.record.sensors import machine
 from wattstep.schema.configuration import Rule, clocks, values_of_machine
@@ -47,9 +47,10 @@ def versions() -> dict[str, str]:
     by_name = {"wattstep": VERSION, "python": platform.python_version()}
     by_name.update(values_of_machine(facts, Rule.WARN))
     # Without its framework every configuration is refused, and says what is missing.
-    for name in ("numpy", *ENGINES.own):
+    packages = {name: getattr(find(name), "package", name) for name in ENGINES.own}
+    for name, package in {"numpy": "numpy", **packages}.items():
         with suppress(metadata.PackageNotFoundError):
-            by_name[name] = metadata.version(name)
+            by_name[name] = metadata.version(package)
     return by_name
 
 

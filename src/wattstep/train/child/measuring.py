@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 
-from wattstep.errors import DamagedRunError, RecordingError
+from wattstep.errors import DamagedRunError, RecordingError, WattstepError
 from wattstep.run import load
 from wattstep.schema.figure import Figure, missing
 from wattstep.schema.metrics import OWN
 from wattstep.schema.outcome import Configuration, Outcome
-from wattstep.train.child.child import tail
+from wattstep.train.child.child import Ending, tail
+from wattstep.train.child.exporting import exported_before
 from wattstep.train.child.limits import MemoryLimit, enforced
 from wattstep.train.child.local import heard_by, start_training
 from wattstep.train.child.local_machine import this_machine, versions
@@ -81,10 +82,15 @@ def measure(
     started, began_s = time.time(), time.monotonic()
     with recording_errors(run.parent):
         file = output.open("w+b")
-    with file, enforced(limit) as cage:
-        cores = parse_state(configuration.state).cores
-        child = start_training(settings, cage, output=file, ends_with_us=True, cores=cores)
-        ending = child.follow(heard_by(listener.on_progress, listener.on_warning))
+    with file, enforced(limit) as cage, ExitStack() as stack:
+        try:
+            settings = stack.enter_context(exported_before(settings, limit))
+        except (WattstepError, KeyboardInterrupt) as error:
+            ending = _without_export(error)
+        else:
+            cores = parse_state(configuration.state).cores
+            child = start_training(settings, cage, output=file, ends_with_us=True, cores=cores)
+            ending = child.follow(heard_by(listener.on_progress, listener.on_warning))
         status, reason, evidence = judge(ending, cage, tail(file), began_s)
     if status == "trained" or not output.stat().st_size:
         output.unlink()
@@ -101,6 +107,13 @@ def measure(
         versions=versions(),
     )
     return _with_its_run(outcome, run) if status == "trained" else outcome
+
+
+def _without_export(error: WattstepError | KeyboardInterrupt) -> Ending:
+    """The end of a training that came to no process of its own."""
+    if isinstance(error, KeyboardInterrupt):
+        return Ending(code=130, interrupted=True)
+    return Ending(code=2, error=str(error), kind=type(error).__name__)
 
 
 def _with_its_run(outcome: Outcome, run: Path) -> Outcome:

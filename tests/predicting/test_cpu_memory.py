@@ -171,7 +171,7 @@ def frozen(layers: int) -> StepGraph:
         categories=("workspace",) * layers,
         made=np.arange(1, layers + 1),
         freed=np.minimum(np.arange(3, layers + 3), layers + 1),
-        counts={},  # type: ignore[typeddict-item]
+        counts={},
         convolutions={
             k: convolution(
                 images=64.0, inputs=channels[k], outputs=channels[k + 1],

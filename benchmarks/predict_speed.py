@@ -54,6 +54,8 @@ def main() -> None:
 def command(*arguments: str, cache: str = "") -> float:
     """Processor time of a Python in s."""
     environment = {**os.environ, **({"XDG_CACHE_HOME": cache} if cache else {})}
+    # Modules of an installed package are compiled once, not by each command.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment

@@ -71,9 +71,11 @@ def require(module: str) -> ModuleType:
 def _staying() -> Iterator[None]:
     """What is made meanwhile, hundreds of thousands of objects of torch's, is not looked through for garbage.
 
-    In the end all counts as old: modules stay.
+    In the end all counts as old: modules stay. Where nothing was collected before, that is somebody else's to decide.
     """
-    collecting = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
     gc.disable()
     try:
         yield
@@ -81,8 +83,7 @@ def _staying() -> Iterator[None]:
         if not gc.get_freeze_count():  # else others set objects aside, who take them back
             gc.freeze()
             gc.unfreeze()
-        if collecting:
-            gc.enable()
+        gc.enable()
 
 
 @contextmanager

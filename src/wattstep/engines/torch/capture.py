@@ -393,19 +393,22 @@ def _family(
     captured: dict[int, StepGraph] = {}
     valued = BATCH in (took, other)
 
-    def at(size: int, there: Tensors = tensors_there) -> StepGraph:
-        if size not in captured:  # never really run: that would take the memory of such a batch
-            prepared = replace(preparation, batch_size=size)
-            graph = _captured(
-                workload, prepared, precision, there,
-                fake=True, valued=valued, evaluated=evaluated,
-            )  # fmt: skip
-            captured[size] = replace(graph, notes=small.notes or large.notes)
+    def taken(size: int, there: Tensors, evaluated: bool) -> StepGraph:
+        prepared = replace(preparation, batch_size=size)
+        graph = _captured(
+            workload, prepared, precision, there,
+            fake=True, valued=valued, evaluated=evaluated,
+        )  # fmt: skip  # never really run: that would take the memory of such a batch
+        return replace(graph, notes=small.notes or large.notes)
+
+    def at(size: int) -> StepGraph:
+        if size not in captured:
+            captured[size] = taken(size, tensors_there, evaluated)
         return captured[size]
 
     each = StepFamily(small=small, large=large, capture=at)
     try:
-        third = at(third_batch(preparation), there)
+        third = taken(third_batch(preparation), there, False)  # its step alone is looked at
     except (
         Exception
     ):  # of the user's own code: of a batch that somebody asks for it is raised again

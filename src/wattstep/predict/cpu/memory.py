@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from itertools import cycle, islice
 from math import prod
 from typing import Final
 
 import numpy as np
 
 from wattstep.predict.cpu.arena import KEPT_EACH, MOST_THRESHOLD, SMALL, Arena, Chunk, chunk_size
+from wattstep.predict.cpu.kernels import GIVING, KERNEL, LAYOUT, MADE, OPENING, TAKING, Blocks
 from wattstep.predict.work import FLOAT
 from wattstep.schema.arrays import FloatArray
 from wattstep.schema.step_graph import Convolution, StepGraph
@@ -55,42 +55,6 @@ NODE: Final = _chunks(544, 32)
 VIEWS: Final = (_chunks(488, 16, 24), _chunks(488, 16, 32))  # in turn
 # Of the node that adds up a parameter's gradient, which lives until the next step.
 PARAMETER: Final = _chunks(472)
-# Bytes of what oneDNN keeps of a kernel or a change of layout that it sees for the first time, in the
-# order of recorded ones, and how many of them find no smaller hole and come to lie between tensors.
-KEPT: Final = (
-    104,
-    24,
-    72,
-    104,
-    48,
-    256,
-    104,
-    24,
-    88,
-    136,
-    104,
-    48,
-    3664,
-    24,
-    224,
-    56,
-    104,
-    30,
-    40,
-    72,
-    2216,
-    96,
-    410,
-)
-KERNEL, LAYOUT, WEIGHTS = 11, 7, 15
-# Blocks of a call of oneDNN, until it returns: bytes of an aligned one, and chunks of the others that follow it.
-CALL: Final = (
-    (824, _chunks(8)),
-    (56, _chunks(32, 104, 336)),
-    (824, ()),
-    (56, ()),
-)
-CALL_OF_KERNEL: Final = (*CALL, (2144, ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,14 +150,14 @@ class _Kernel:
     """A kernel of oneDNN in layouts of its own: inputs are copied into them, the result out of them.
 
     Attributes:
-        inputs: Each with what tells its copy from others, blocks that are kept of that, and bytes.
+        inputs: Each with what tells its copy from others, and bytes.
         key: What tells it from other kernels.
         size: Bytes of its result; 0: in torch's layout.
         outputs: The tensor that it is for.
         out: As `key`, of the copy of the result.
     """
 
-    inputs: tuple[tuple[Hashable, int, int], ...]
+    inputs: tuple[tuple[Hashable, int], ...]
     key: Hashable
     size: int
     outputs: list[int]
@@ -214,7 +178,6 @@ class _Replay:
         self._bytes = 0  # of tensors and workspaces
         self._live: dict[int, list[Chunk]] = {}
         self._seen: set[Hashable] = set()
-        self._kept = cycle(KEPT)
         self._parameters: dict[int, Chunk] = {}
         self._nodes: list[Chunk] = []
         self._sizes = [int(size) for size in _touched(graph)]
@@ -289,7 +252,7 @@ class _Replay:
     def _forward(self, one: Convolution, outputs: list[int]) -> list[_Kernel | list[int] | int]:
         sizes, shape = layouts_of(one), _shape(one)
         kernel = _Kernel(
-            inputs=((_layout(one, given=False), LAYOUT, sizes.taken), (("weights", shape), WEIGHTS, sizes.weights)),
+            inputs=((_layout(one, given=False), sizes.taken), (("weights", shape), sizes.weights)),
             key=("forward", shape), size=sizes.given, outputs=outputs[:1], out=("out", *_layout(one, given=True)),
         )  # fmt: skip
         return [kernel, outputs[1:]]
@@ -298,12 +261,12 @@ class _Replay:
         """Gradients of the input, where wanted, then of the weights."""
         planned: list[_Kernel | list[int] | int] = []
         sizes, shape = layouts_of(one), _shape(one)
-        given = (_layout(one, given=True), LAYOUT, sizes.given)
+        given = (_layout(one, given=True), sizes.given)
         image = one.images * one.inputs * prod(one.input_size) * FLOAT
         data = next((k for k in outputs if abs(self.graph.sizes[k] - image) < 1), None)
         if data is not None:
             planned.append(_Kernel(
-                inputs=(given, (("weights back", shape), WEIGHTS, sizes.weights)),
+                inputs=(given, (("weights back", shape), sizes.weights)),
                 key=("data", shape), size=sizes.gradient, outputs=[data], out=("out", *_layout(one, given=False)),
             ))  # fmt: skip
         weights = sorted(
@@ -311,7 +274,7 @@ class _Replay:
         )
         if weights:  # else they are frozen
             planned.append(_Kernel(
-                inputs=(given, (_layout(one, given=False), LAYOUT, sizes.taken)),
+                inputs=(given, (_layout(one, given=False), sizes.taken)),
                 key=("weights", shape), size=sizes.weights, outputs=weights[:1], out=("weights out", shape),
             ))  # fmt: skip
             planned.append(weights[1:])
@@ -326,37 +289,45 @@ class _Replay:
             self._run_kernel(planned)
 
     def _run_kernel(self, kernel: _Kernel) -> None:
-        copies, call = [], []
-        for key, count, size in kernel.inputs:
+        call: list[Chunk] = []
+        if self._is_new(kernel.key):
+            call = self._allocate(OPENING)
+            self._allocate(KERNEL)
+            call += self._allocate(MADE)
+        copies = []
+        for key, size in kernel.inputs:
             if size:
-                call += self._call(CALL)
-                self._keep(key, count)
                 copies.append((size, self._workspace(size)))
-        call += self._call(CALL_OF_KERNEL)
-        self._keep(kernel.key, KERNEL)
+                self._lay(key, TAKING)
         result = self._workspace(kernel.size) if kernel.size else None
         for size, copy in reversed(copies):
             self._give_back(size, copy)
-        self._keep(kernel.out, LAYOUT)
+        self.arena.release_all(call)
         self._make(kernel.outputs)
         if result is not None:
+            self._lay(kernel.out, GIVING)
             self._give_back(kernel.size, result)
-        self.arena.release_all(call)
 
-    def _call(self, blocks: tuple[tuple[int, tuple[int, ...]], ...]) -> list[Chunk]:
+    def _lay(self, key: Hashable, call: Blocks) -> None:
+        """A change of layout: nothing but its tensors is seen of one that was there before."""
+        if self._is_new(key):
+            passing = self._allocate(call)
+            self._allocate(LAYOUT)
+            self.arena.release_all(passing)
+
+    def _is_new(self, key: Hashable) -> bool:
+        known = key in self._seen
+        self._seen.add(key)
+        return not known
+
+    def _allocate(self, blocks: Blocks) -> list[Chunk]:
         arena, made = self.arena, []
         for aligned, others in blocks:
-            made.append(arena.allocate_aligned(aligned))
+            if aligned:
+                made.append(arena.allocate_aligned(aligned))
             if others:
                 made += arena.allocate_chunks(others)
         return made
-
-    def _keep(self, key: Hashable, count: int) -> None:
-        """What oneDNN keeps when it sees something for the first time."""
-        if key not in self._seen:
-            self._seen.add(key)
-            for size in islice(self._kept, count):
-                self.arena.allocate(size)
 
     def _make_node(self, place: int) -> None:
         arena, kind = self.arena, self.graph.kinds[place]

@@ -118,6 +118,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "gpu/test_truth_page.py": "trains in a process of its own, with a sampler",
         "integrations/test_lightning.py": "Lightning's trainer beside the real sampler",
         "integrations/test_transformers.py": "the trainer of transformers beside the real sampler",
+        "labeling/test_cost.py::test_frames_of_the_foreground_job": "a job beside the real sampler",
         "labeling/test_estimator_checks.py": "fits some hundred labelers",
         "labeling/test_auto_labeler.py::test_known_samples_are_called_unknown_about_as_often_as_stated": (
             "computes for long: labels eight streams"

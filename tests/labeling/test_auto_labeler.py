@@ -68,6 +68,14 @@ def test_a_new_class_that_is_named_is_known_from_then_on(labeler: AutoLabeler) -
     assert labeler.predict_proba(x).shape == (100, 4)
 
 
+def test_names_of_new_classes_are_reserved(labeler: AutoLabeler) -> None:
+    streamed(labeler, (0, 1, 2, 3), batches=6)
+    for name in ("unknown-2", "unknown"):
+        with refused("reserved-name", "unknown-1", name):
+            labeler.name("unknown-1", name)
+    assert labeler.clusters_ == ("unknown-1",)
+
+
 def test_a_new_class_with_the_name_of_a_known_one_becomes_part_of_it(labeler: AutoLabeler) -> None:
     streamed(labeler, (0, 1, 2, 3), batches=6).name("unknown-1", "a")
     assert list(labeler.classes_) == ["a", "b", "c"]
@@ -117,6 +125,17 @@ def test_what_is_no_number_gets_no_label_and_teaches_nothing(labeler: AutoLabele
     assert told.probability[7] == 0
     assert np.isnan(told.p_value[7])
     assert labeler.engine_.seen == 48
+
+
+def test_values_whose_squares_are_past_the_range_of_numbers(labeler: AutoLabeler) -> None:
+    x, _ = blobs(60, (0, 1, 2), seed=3)
+    x[3, 1], x[4, 1] = 1e200, -1.7e308
+    labeler.partial_label(x)
+    more, y = blobs(40, (0, 1, 2), seed=4)
+    labeler.partial_fit(
+        more, np.array(["a", "b", "c"])[y]
+    )  # rules anew; a warning would be an error
+    assert np.isfinite(labeler.label(x).probability).all()
 
 
 def test_a_batch_of_nothing_but_unreadable_samples_is_one(labeler: AutoLabeler) -> None:

@@ -18,7 +18,8 @@ from tests.command_line import wattstep
 from tests.labeling.made import blobs
 from tests.refusals import id_in, refused
 
-from wattstep.labeling import job, reading
+from wattstep.cli.label import decide
+from wattstep.labeling import AutoLabeler, job, reading
 from wattstep.labeling.job import Asked, LabelFolder, label_files
 from wattstep.labeling.result import robust
 
@@ -114,6 +115,39 @@ def test_what_was_interrupted_goes_on_exactly_where_it_was(
         run(tmp_path / "parts", settings)
     monkeypatch.setattr(LabelFolder, "keep", keep)
     assert run(tmp_path / "parts", settings).equals(whole)
+
+
+@pytest.mark.parametrize("killed", ["before the state", "before the progress"])
+def test_a_name_given_right_after_a_kill(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
+) -> None:
+    pq.write_table(table(blobs(400, (0, 1, 2, 3), seed=2)[0]), tmp_path / "data.parquet")
+    settings = Asked(
+        data=(str(tmp_path / "data.parquet"),), labeled=str(files / "labeled.csv"), column="kind",
+        features=NAMES, batch=100,
+    )  # fmt: skip
+    owner, name = (AutoLabeler, "save") if killed == "before the state" else (LabelFolder, "keep")
+    real, calls = getattr(owner, name), []
+
+    def die(*given: Any) -> None:
+        calls.append(given)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        real(*given)
+
+    monkeypatch.setattr(owner, name, die)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "out", settings)
+    monkeypatch.setattr(owner, name, real)
+    folder = LabelFolder(tmp_path / "out")
+    folder.open(settings)
+    decide(folder, ["unknown-1=bicycle"], [], [])
+    folder.close()
+    rows = run(tmp_path / "out", settings)
+    assert len(rows) == 400
+    truth = blobs(400, (0, 1, 2, 3), seed=2)[1]
+    last = [row for row in rows.to_pylist()[300:] if truth[row["row"]] == 3]
+    assert np.mean([row["label"] == "bicycle" for row in last]) > 0.8
 
 
 def test_labels_that_are_gone_from_a_folder_are_missed(files: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from wattstep.cli.options import OUT, Json, Quiet
 from wattstep.errors import InvalidValueError, RecordingError
 
 if TYPE_CHECKING:
+    from wattstep.labeling.cost import LabelingCost
     from wattstep.labeling.job import Asked, LabelFolder, Progress
 
 
@@ -92,6 +93,34 @@ def label(
             metavar="FILE.json",
         ),
     ] = None,
+    measure: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Then record into this new run what labeling 500 samples takes here: time and energy.",
+            metavar="RUN",
+        ),
+    ] = None,
+    frame_budget: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            help="With --measure: also what labeling does to a foreground job of 60 frames a second, which it may "
+            "delay by at most so many ms (Flame: 0.75).",
+            metavar="MS",
+        ),
+    ] = None,
+    nice: Annotated[
+        int,
+        typer.Option(
+            help="With --frame-budget: nice value of the labeling.", metavar="N", min=0, max=19
+        ),
+    ] = 0,
+    power_model: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="With --measure, where no power sensor is: vcpu, or linear:IDLE,BUSY in watts a core (modelled).",
+            metavar="MODEL",
+        ),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(*OUT, help="Folder; one that was begun continues.", metavar="DIR"),
@@ -108,13 +137,14 @@ def label(
     from wattstep.labeling.job import LabelFolder, label_files
 
     shape = _shape(image)
+    _check_measured(measure, frame_budget, nice, power_model)
     asked = _asked(
         data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
     )
     folder = LabelFolder(out)
     folder.open(asked)
     try:
-        _decide(folder, name or [], merge or [], reject or [])
+        decide(folder, name or [], merge or [], reject or [])
         with bar_of("labeling", quiet=quiet or json) as bar:
             labeler, progress = label_files(
                 folder, asked, lambda done: bar(f"{done:,} samples", None)
@@ -125,7 +155,8 @@ def label(
 
             write_plans(tasks, graph_of(labeler.engine_, batch), {})
         questions = labeler.ask(ask) if ask else None
-        _show(folder, asked, labeler, progress, questions, shape, json)
+        cost = _cost(folder, asked, measure, frame_budget, nice, power_model) if measure else None
+        _show(folder, asked, labeler, progress, questions, cost, shape, json)
     finally:
         folder.close()
 
@@ -169,6 +200,49 @@ def _asked(
     )
 
 
+def _check_measured(
+    measure: Path | None, frame_budget: float | None, nice: int, power_model: str | None
+) -> None:
+    if measure is None and (frame_budget is not None or power_model is not None):
+        raise InvalidValueError(
+            "--frame-budget and --power-model are for what is measured: give --measure RUN",
+            id="needs-measure",
+        )
+    if frame_budget is not None and not frame_budget > 0:
+        raise InvalidValueError(
+            f"--frame-budget {frame_budget:g}: it must be above 0", id="out-of-range"
+        )
+    if nice and frame_budget is None:
+        raise InvalidValueError(
+            "--nice is for the labeling beside a job: give --frame-budget", id="needs-foreground"
+        )
+
+
+def _cost(
+    folder: LabelFolder,
+    asked: Asked,
+    run: Path,
+    frame_budget: float | None,
+    nice: int,
+    power_model: str | None,
+) -> LabelingCost:
+    """Of a labeler as this one is now, which labels the first samples of the data once more."""
+    from wattstep.labeling import AutoLabeler
+    from wattstep.labeling.cost import FLAME_DELAY_MS
+    from wattstep.labeling.job import first_samples
+    from wattstep.train.labeling_cost import measure_labeling
+
+    return measure_labeling(
+        AutoLabeler.load(folder.state),
+        first_samples(asked),
+        run,
+        foreground=frame_budget is not None,
+        budget_ms=FLAME_DELAY_MS if frame_budget is None else frame_budget,
+        nice=nice,
+        power_model=power_model,
+    )
+
+
 def _shape(image: str | None) -> tuple[int, int] | None:
     if image is None:
         return None
@@ -180,17 +254,17 @@ def _shape(image: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def _decide(folder: LabelFolder, names: list[str], merges: list[str], rejects: list[str]) -> None:
+def decide(folder: LabelFolder, names: list[str], merges: list[str], rejects: list[str]) -> None:
     """Carries out what a person decided about new classes."""
     if not (names or merges or rejects):
         return
-    from wattstep.labeling import AutoLabeler
+    from wattstep.labeling.job import taken_up
 
-    if not folder.state.exists():
+    if not folder.progress().samples:
         raise InvalidValueError(
             f"{folder.path} has no new classes yet: label first", id="unknown-cluster"
         )
-    labeler, progress = AutoLabeler.load(folder.state), folder.progress()
+    labeler, progress = taken_up(folder, folder.progress())
     decided = dict(progress.decided)
     for pair in merges:
         first, second = _pair(pair, "--merge")
@@ -235,6 +309,7 @@ def _show(
     labeler: Any,
     progress: Progress,
     questions: Any,
+    cost: LabelingCost | None,
     shape: tuple[int, int] | None,
     as_json: bool,
 ) -> None:
@@ -253,13 +328,14 @@ def _show(
     if as_json:
         from wattstep.report.json_document import dump
 
-        dump({"labeling": result.to_dict(), "report": str(page)}, sys.stdout)
+        costs = {} if cost is None else {"cost": cost.to_dict()}
+        dump({"labeling": result.to_dict(), **costs, "report": str(page)}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.labeling import print_labeling
 
     console = screen()
-    print_labeling(result, console)
+    print_labeling(result, cost, console)
     console.print(
         f"\nreport: {page.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True
     )

@@ -15,6 +15,14 @@ TINY = 1e-12
 ABSTAINS = -1  # among votes, which are indices of classes
 
 
+def moments(x: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column, shape (d,) each, of values whose squares may be past float64's range."""
+    most = np.abs(x).max(axis=0)
+    unit = np.where(most > 0, most, 1.0)
+    scaled = x / unit
+    return scaled.mean(axis=0) * unit, scaled.std(axis=0) * unit
+
+
 def squared_distances(a: Floats, b: Floats) -> Floats:
     """Squared Euclidean distances, shape (len(a), len(b)), never below 0."""
     squares: Floats = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :]

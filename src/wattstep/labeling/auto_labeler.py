@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.outcome import UNREADABLE, Labels
 
 SPREAD = "spread over neighbours"
+RESERVED = re.compile(r"unknown(-\d+)?")  # what samples of no known class are called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +171,12 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def name(self, cluster: str, label: Any) -> AutoLabeler:
         """Makes a new class a known one, or part of a known one where that is called so."""
+        if isinstance(label, str) and RESERVED.fullmatch(label):
+            raise InvalidValueError(
+                f"{cluster} cannot be called {label}: that is what new classes without a name are called; "
+                f"to make them one, merge {cluster} and {label}",
+                id="reserved-name",
+            )
         found = self._cluster(cluster)
         self._engine().adopt(found, self._code(label))
         return self

@@ -8,7 +8,16 @@ import numpy as np
 from scipy import special
 
 from wattstep.labeling import admission, asking, ellipsoids, label_model, neighbourhood, novelty
-from wattstep.labeling.arrays import ABSTAINS, TINY, Bools, Floats, Ints, one_hot, softmax
+from wattstep.labeling.arrays import (
+    ABSTAINS,
+    TINY,
+    Bools,
+    Floats,
+    Ints,
+    moments,
+    one_hot,
+    softmax,
+)
 from wattstep.labeling.discovery import MOST_CLUSTERS, Cluster, Discovery
 from wattstep.labeling.drift import Watch, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
@@ -248,15 +257,15 @@ class Engine:
 
     def _measure_scale(self) -> None:
         x = np.concatenate([self.labeled.x, self._recent_x()])
-        self.center = x.mean(axis=0)
-        spread = x.std(axis=0)
+        self.center, spread = moments(x)
         self.scale = np.where(spread > 1e-9 * (np.abs(self.center) + 1e-300), spread, 1.0)
 
     def _recent_x(self) -> Floats:
         return self.recent.x if len(self.recent.x) else np.empty((0, self.labeled.x.shape[1]))
 
     def _standard(self, x: Floats) -> Floats:
-        standard: Floats = ((x - self.center) / self.scale).clip(-CLIP, CLIP)
+        with np.errstate(over="ignore"):  # what is past float64's range is cut off as well
+            standard: Floats = ((x - self.center) / self.scale).clip(-CLIP, CLIP)
         return standard
 
     def _space(self, standard: Floats) -> Floats:

@@ -31,6 +31,7 @@ PROGRESS: Final = "progress.json"
 REPORT: Final = "report.html"
 LOCK: Final = "label.lock"
 PARTS: Final = "labels"
+MEASURED_SAMPLES: Final = 5000  # that are labeled once more where the cost is measured
 EXAMPLES: Final = 8  # of each label, and of each new class, that the page shows
 MOST_CELLS: Final = 200  # of the course over pieces: neighbours are added up beyond
 # `store.folder.replacing` and `state.write` put them beside what they replace.
@@ -251,7 +252,7 @@ def label_files(folder: LabelFolder, asked: Asked, tell: Tell) -> tuple[AutoLabe
         asked.features or None,
     )  # fmt: skip
     if progress.samples:
-        labeler, progress = _taken_up(folder, progress)
+        labeler, progress = taken_up(folder, progress)
     else:
         labeler = AutoLabeler(
             false_alarm=asked.false_alarm, confidence=asked.confidence, random_state=asked.seed
@@ -263,7 +264,7 @@ def label_files(folder: LabelFolder, asked: Asked, tell: Tell) -> tuple[AutoLabe
     return labeler, progress
 
 
-def _taken_up(folder: LabelFolder, progress: Progress) -> tuple[AutoLabeler, Progress]:
+def taken_up(folder: LabelFolder, progress: Progress) -> tuple[AutoLabeler, Progress]:
     """The labeler as it was; where it was written after the progress was, the progress counts."""
     from wattstep.labeling import AutoLabeler
 
@@ -276,6 +277,21 @@ def _taken_up(folder: LabelFolder, progress: Progress) -> tuple[AutoLabeler, Pro
         f"{folder.path} has no state after {progress.samples} samples: remove it, and begin again",
         id="lost-state",
     )
+
+
+def first_samples(asked: Asked, most: int = MEASURED_SAMPLES) -> Floats:
+    """Readable samples from the begin of the data, shape (n, features); n is `most` at most."""
+    tables = [open_table(Path(name)) for name in asked.data]
+    _, _, features = read_labeled(
+        Path(asked.labeled), asked.column, None if asked.labels is None else Path(asked.labels),
+        asked.features or None,
+    )  # fmt: skip
+    found: list[Floats] = []
+    for piece in pieces(tables, features, asked.batch):
+        found.append(piece.x[np.isfinite(piece.x).all(axis=1)])
+        if sum(map(len, found)) >= most:
+            break
+    return np.concatenate([np.empty((0, len(features))), *found])[:most]
 
 
 def _kept(

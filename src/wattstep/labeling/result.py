@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wattstep.labeling.arrays import Floats
+from wattstep.labeling.arrays import Floats, moments
 from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
 from wattstep.labeling.novelty import LEAST_RECENT
 from wattstep.schema.figure import Figure, Status, missing
@@ -185,8 +185,9 @@ def robust(x: Floats) -> Floats:
         x: Shape (n, d).
     """
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
-    spread = np.where(high > low, (high - low) / 1.35, x.std(axis=0))
-    scaled = ((x - middle) / np.where(spread > 0, spread, 1.0)).clip(-OUTLYING, OUTLYING)
+    spread = np.where(high > low, (high - low) / 1.35, moments(x)[1])
+    with np.errstate(over="ignore"):
+        scaled = ((x - middle) / np.where(spread > 0, spread, 1.0)).clip(-OUTLYING, OUTLYING)
     centered: Floats = scaled - scaled.mean(axis=0)
     return centered
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wattstep.labeling.cost import FLAME_MILLIJOULES, SAMPLES, LabelingCost
 from wattstep.labeling.result import LabelingReport
 from wattstep.report.values import plain, show
+from wattstep.schema.figure import Figure
 
 
 def heading(result: LabelingReport) -> str:
@@ -69,3 +71,26 @@ def facts(result: LabelingReport) -> list[str]:
             + ", ".join(map(str, result.asked))
         )
     return lines
+
+
+def costs(cost: LabelingCost) -> list[str]:
+    """What 500 samples take beside what Flame states, and what labeling does to the foreground job, in sentences."""
+    stated = " and ".join(f"{value:g} mJ on a {name}" for name, value in FLAME_MILLIJOULES.items())
+    lines = [
+        f"labeling {SAMPLES} samples, and learning from them: {_told(cost.time)}; energy: {_told(cost.energy)}",
+        f"Flame states {stated}: measured there, on other data",
+    ]
+    if cost.delay is not None:
+        verdict = {True: "kept", False: "not kept", None: "cannot be told"}[cost.kept()]
+        lines.append(
+            f"a frame of the foreground job is done later by {_told(cost.delay)}, the labeling at nice {cost.nice}; "
+            f"budget of {cost.budget_ms:g} ms: {verdict}"
+        )
+    return lines
+
+
+def _told(figure: Figure) -> str:
+    shown = show(figure)
+    if figure.missing:
+        return f"not known: {shown.reason}"
+    return f"{shown.text} ({shown.status})"

@@ -55,7 +55,7 @@ def parts(facts: dict[str, Any] | None, compiled: bool = True, **samples: Any) -
     series = SimpleNamespace(
         channels={role: SimpleNamespace(name=role, role=role) for role in raw},
         samples=raw,
-        raw=raw.__getitem__,
+        course=lambda name, of: (*raw[name], np.ones(len(raw[name][0]))),
         steps=SimpleNamespace(rest_ns={}),
     )
     info = SimpleNamespace(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from wattstep.recorded.table_checks import coded
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLUMNS: Final = {"total": "sum"}  # by field, where their names differ
 
@@ -81,6 +82,8 @@ def stretches_of(table: pa.Table) -> tuple[dict[str, Stretches], str]:
     Args:
         table: `thinned` of a run.
     """
+    from wattstep.recorded.table_checks import coded  # loads Arrow
+
     names, codes = coded(table["channel"])
     columns = {
         field.name: table[COLUMNS.get(field.name, field.name)].to_numpy(zero_copy_only=False)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -25,8 +26,11 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure
 from wattstep.schema.journal import MISSING, Mark, piece_name, segment_name
 from wattstep.schema.settings import parse_keep
+from wattstep.store import convert as converting
+from wattstep.store import journal_rows, pieces, thinned_journal
 from wattstep.store.convert import convert
 from wattstep.store.files import write_info
+from wattstep.store.mark_rows import MARK
 from wattstep.store.packing import pack_closed
 from wattstep.store.thinning import Age, SampleJournal, thin
 
@@ -162,6 +166,49 @@ def test_energy_of_the_clean_steps(runs: dict[str, Run], name: str) -> None:
     source = run.series.energy
     gains, _ = source.curve.gains(run.series.steps.stretches())  # type: ignore[union-attr]
     assert float(gains.sum()) == pytest.approx(energy, rel=1e-9)
+
+
+def trapezoids_j(rows: np.ndarray[Any, np.dtype[np.int64]]) -> float:
+    """Energy of all that was read, by the trapezoidal rule; across failed reads and pauses none."""
+    good = (rows[:, 1] == 0) & (rows[:, 2] < 1_000_000)
+    lasting, power = np.diff(rows[:, 0]) * 1e-9, rows[:, 2] * 1e-3
+    whole = good[1:] & good[:-1] & (lasting < 0.2)
+    return float(((power[1:] + power[:-1]) / 2 * lasting)[whole].sum())
+
+
+@pytest.mark.parametrize("meanwhile", ["packer thins", "sampler goes on"])
+def test_journals_that_change_while_tables_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Energy and reads are those of all rows, whatever comes after the samples were looked at."""
+    for module in (journal_rows, pieces):
+        monkeypatch.setattr(module, "BLOCK", 1000)
+    journals = a_long_run(tmp_path / "run", KEEP)
+    with monkeypatch.context() as patched:
+        patched.setattr(thinned_journal, "thin_pieces", lambda *_: None)
+        pack_closed(journals.path)
+    later = ROWS[-SEGMENT:].copy()
+    later[:, 0] += ROWS[-1, 0] - ROWS[-SEGMENT, 0] + 10 * MS
+
+    def write(folder: Any, name: str, schema: Any, batches: Any) -> None:
+        write_table(folder, name, schema, batches)
+        if not name.startswith("samples"):
+            return
+        if meanwhile == "packer thins":
+            pack_closed(journals.path)
+        else:
+            with (journals.folder / segment_name("samples-00.bin", 7)).open("ab") as file:
+                file.write(later.astype("<i8").tobytes())
+
+    write_table = converting.write_table
+    monkeypatch.setattr(converting, "write_table", write)
+    convert(journals.path)
+    run = load(journals.path)
+    assert run.tables.stretches
+    assert run.series.curve(CHANNELS[0]).total[-1] == pytest.approx(trapezoids_j(ROWS), rel=1e-9)
+    totals = run.series.totals("zone.temperature")
+    assert totals is not None
+    assert totals.reads == TICKS - 700
 
 
 @EACH
@@ -309,3 +356,67 @@ def test_ages() -> None:
     assert parse_keep(None) == {}
     assert parse_keep("raw=1h") == {"raw_s": 3600.0}
     assert parse_keep("raw=2d") == {"raw_s": 172_800.0}
+
+
+def test_looks_for_marks_when_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all journals, and only for what the packer has not thinned."""
+    journals = a_long_run(tmp_path / "run", KEEP)
+    pack_closed(journals.path)
+    looked: list[int] = []
+
+    def marks(journal: Any, begin_ns: int, end_ns: int) -> Any:
+        looked.append(begin_ns)
+        return every_mark(journal, begin_ns, end_ns)
+
+    every_mark = thinned_journal._marks
+    monkeypatch.setattr(thinned_journal, "_marks", marks)
+    convert(journals.path)
+    (begin_ns,) = looked
+    # The last two segments are not packed, and the one before is not old enough as a whole.
+    assert begin_ns == pytest.approx(ROWS[5 * SEGMENT, 0], abs=61_000 * MS)
+
+
+def made_marks(kinds: list[Mark]) -> np.ndarray[Any, Any]:
+    marks = np.zeros(len(kinds), MARK)
+    marks["t"], marks["kind"] = 10 * np.arange(len(kinds)), kinds
+    return marks
+
+
+RESTS = [Mark.REST_START, Mark.REST_END]
+STEPS = [Mark.STEP_START, Mark.STEP_END]
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+def test_surroundings_of_rests(size: int) -> None:
+    """Two marks before, and the end of the second step behind, in blocks of any size."""
+    marks = made_marks(5 * [*4 * STEPS, *RESTS])
+    blocks = (marks[at : at + size] for at in range(0, len(marks), size))
+    expected = []
+    for number in range(5):
+        begin = 100 * number + 80
+        end = begin + 50 if number < 4 else begin + 10  # the last mark
+        expected += [(begin - 20, end, Mark.REST_START), (begin - 10, end, Mark.REST_END)]
+    assert list(thinned_journal._around_edges(blocks)) == expected
+
+
+def test_rests_without_steps() -> None:
+    """Each is told before the next block is read, so that none wait; together they cover all."""
+    taken = 0
+
+    def blocks() -> Any:
+        nonlocal taken
+        for _ in range(4):
+            taken += 1
+            part = made_marks(50 * RESTS)
+            part["t"] += 1000 * (taken - 1)
+            yield part
+
+    found = []
+    for low, high, _ in thinned_journal._around_edges(blocks()):
+        found.append((low, high))
+        assert low >= 1000 * (taken - 2)
+        if len(found) == 1:
+            assert taken == 1
+    assert len(found) == 400
+    assert all(high >= low for (_, high), (low, _) in pairwise(found))
+    assert (found[0][0], found[-1][1]) == (0, 3990)

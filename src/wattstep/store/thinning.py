@@ -23,6 +23,7 @@ from wattstep.store.mark_rows import Ints
 
 STRETCH_NS: Final = 10_000_000_000
 LEAST_ROWS: Final = 10  # in a stretch: of fewer nothing is won
+LEAST_GONE: Final = 0.5  # of the rows that are old
 PAUSE: Final = 4.0  # median spacings: a longer time between two reads stays as it is
 UNUSUAL, USUAL = 10.0, 0.995  # times this quantile: may be no power (`recorded/plausible.py`)
 # Channels whose changes say when something began, one by one.
@@ -110,7 +111,7 @@ def thin(rows: Ints, journal: SampleJournal, age: Age) -> tuple[Ints, Ints]:
         age: What is old enough.
 
     Returns:
-        Rows as read, and rows of stretches, shape (s, thinned words): the first read, the time of
+        Rows as read (all of them where little would go), and rows of stretches, shape (s, thinned words): the first read, the time of
         the last, how many reads (those at its edges are counted once, with what has them), then
         last, least, most, sum and integral over ns of each value, the last two as bits of a float64.
     """
@@ -118,10 +119,17 @@ def thin(rows: Ints, journal: SampleJournal, age: Age) -> tuple[Ints, Ints]:
     if kept is None:
         return rows, np.empty((0, journal.thinned_words), np.int64)
     at = np.flatnonzero(kept)
+    short = np.append(np.diff(at) <= LEAST_ROWS, False)
+    kept |= short[np.cumsum(kept) - 1]
+    at = np.flatnonzero(kept)
     long = np.diff(at) > 1
     begin, end = at[:-1][long], at[1:][long]
     as_read = kept & (np.append(False, kept[:-1]) | np.append(kept[1:], False))
     as_read[[0, -1]] = True
+    old = (rows[:, 0] >= age.since_ns) & (rows[:, 0] <= age.until_ns)
+    # Rows here and there take more room than all of them, one like the other.
+    if np.count_nonzero(old & ~as_read) < LEAST_GONE * np.count_nonzero(old):
+        return rows, np.empty((0, journal.thinned_words), np.int64)
     return rows[as_read], _stretches(rows, journal, begin, end, as_read)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
@@ -20,6 +23,7 @@ from tests.store.conftest import Journals, a_planned_read
 from wattstep.live.rows import Rows
 from wattstep.record.recorder import Recorder
 from wattstep.recorded.series import NOT_KEPT
+from wattstep.recorded.stretches import stretches_of
 from wattstep.run import load
 from wattstep.run.run import Run
 from wattstep.schema.channel import Channel
@@ -32,7 +36,7 @@ from wattstep.store.convert import convert
 from wattstep.store.files import write_info
 from wattstep.store.mark_rows import MARK
 from wattstep.store.packing import pack_closed
-from wattstep.store.thinning import Age, SampleJournal, thin
+from wattstep.store.thinning import LEAST_ROWS, Age, SampleJournal, thin
 
 MS = 1_000_000
 BEGIN = 1_000_000 * MS
@@ -211,6 +215,107 @@ def test_journals_that_change_while_tables_are_written(
     assert totals.reads == TICKS - 700
 
 
+def test_intervals_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of power that changes at random every second they are no narrower than with all samples."""
+    rng = np.random.default_rng(3)
+    rows = ROWS.copy()
+    rows[:, 2] = 9000 + np.repeat(rng.integers(-4000, 4000, TICKS // 100), 100)
+    rows[FAILED, 2] = MISSING
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", rows)
+    wide: list[dict[str, float]] = []
+    for name, keep in (("whole", None), ("closing", KEEP)):
+        journals = a_long_run(tmp_path / name, keep)
+        convert(journals.path)
+        metrics = load(journals.path).metrics
+        figures = {each: metrics[each] for each in ("mean_power", "energy_per_step")}
+        wide.append({each: one.high - one.low for each, one in figures.items()})
+    for each, all_samples in wide[0].items():
+        assert 0.98 * all_samples < wide[1][each] < 1.5 * all_samples
+
+
+@THINNED
+def test_note_that_samples_were_thinned(runs: dict[str, Run], name: str) -> None:
+    """Values of all channels, and for how long of the power."""
+    run = runs[name]
+    (note,) = (each for each in run.report().notes if "were thinned" in each)
+    values = sum(int(each.reads.sum()) for each in run.tables.stretches.values())
+    assert values > TICKS
+    assert note.startswith(f"{values:,} values were thinned (--keep), of ")
+    assert "in all of board.power:" in note
+
+
+def test_incomplete_copy(tmp_path: Path, runs: dict[str, Run]) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+    (copy / "thinned.parquet").unlink()
+    with refused("missing-table", "thinned.parquet"):
+        _ = load(copy).metrics
+
+
+def changed(copy: Path, name: str, change: Any) -> Path:
+    """A copy of a run, a table of which was changed by hand."""
+    table = pq.read_table(copy / f"{name}.parquet")
+    pq.write_table(change(table).cast(table.schema), copy / f"{name}.parquet")
+    return copy
+
+
+def test_sample_within_a_stretch(tmp_path: Path, runs: dict[str, Run]) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+    stretches = runs["closing"].tables.stretches["board.power"]
+
+    def with_one_more(table: pa.Table) -> pa.Table:
+        one = {
+            "t_ns": [int(stretches.middle_ns[0])],
+            "channel": ["board.power"],
+            "value": [9.0],
+            "errno": [0],
+        }
+        row = pa.table({**one, "channel": pa.array(one["channel"]).dictionary_encode()})
+        return pa.concat_tables([table, row.cast(table.schema)]).unify_dictionaries()
+
+    with refused("damaged-table", "board.power"):
+        _ = load(changed(copy, "samples", with_one_more)).metrics
+
+
+@pytest.mark.parametrize("reads", [0, 1 << 61])
+def test_impossible_numbers_of_reads(tmp_path: Path, runs: dict[str, Run], reads: int) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+
+    def with_reads(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("reads")
+        values = pa.array([reads, *table["reads"].to_pylist()[1:]])
+        return table.set_column(at, "reads", values)
+
+    with refused("damaged-table", "thinned.parquet"):
+        _ = load(changed(copy, "thinned", with_reads)).metrics
+
+
+def test_stretches_of_many_names() -> None:
+    """Each name has its own rows, in order of time, though rows are mixed."""
+    count, names = 3000, 1000
+    begin = 100 * np.random.default_rng(1).permutation(count)
+    ones = dict.fromkeys(["first", "last", "least", "most", "sum", "integral"], np.ones(count))
+    channel = pa.array([f"c{each % names}" for each in range(count)]).dictionary_encode()
+    table = pa.table(
+        {"begin_ns": begin, "end_ns": begin + 50, "channel": channel, "reads": np.ones(count, int),
+         "errno": np.zeros(count, np.int16), **ones}
+    )  # fmt: skip
+    found, wrong = stretches_of(table)
+    assert (len(found), wrong) == (names, "")
+    for number in range(names):
+        np.testing.assert_array_equal(found[f"c{number}"].begin_ns, np.sort(begin[number::names]))
+
+
+def test_nothing_old_enough(tmp_path: Path) -> None:
+    """A closed run has no empty table, and each wattstep reads it."""
+    journals = a_long_run(tmp_path / "run", "raw=1h")
+    convert(journals.path)
+    document = json.loads((journals.path / "run.json").read_text())
+    assert document["schema_version"] == 1
+    assert document["keep"] == {"raw_s": 3600.0, "thinned_reads": 0}
+    assert not (journals.path / "thinned.parquet").exists()
+    assert load(journals.path).tables.count("samples") == 8 * TICKS
+
+
 @EACH
 def test_counters(runs: dict[str, Run], name: str) -> None:
     """A wrap is undone, and nothing is known around failed reads alone."""
@@ -268,13 +373,37 @@ def test_times_of_throttling(runs: dict[str, Run], name: str) -> None:
 def test_rows_around_events() -> None:
     """Both reads beside a failure, a pause, a wrap and a glitch are samples as they were read."""
     journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS)
-    age = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
-    rows, stretches = thin(ROWS, journal, age)
+    rows, stretches = thin(ROWS, journal, ALL_OLD)
     left = set(rows[:, 0].tolist())
     wraps = np.flatnonzero(np.diff(np.where(ROWS[:, 1] == 0, ROWS[:, 4], 1 << 40)) < 0)
     for at in [FAILED.start, FAILED.stop, PAUSE, GLITCH, GLITCH + 1, *(wraps + 1)]:
         assert {int(ROWS[at - 1, 0]), int(ROWS[at, 0])} <= left
     assert len(rows) + len(stretches) < TICKS / 20
+
+
+ALL_OLD = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
+
+
+def power_alone(power: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, Any, Any]:
+    """Rows of one gauge, read every 10 ms, and what is left of them."""
+    rows = np.zeros((len(power), 3), np.int64)
+    rows[:, 0], rows[:, 2] = BEGIN + 10 * MS * np.arange(len(power)), power
+    journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS[:1])
+    return rows, *thin(rows, journal, ALL_OLD)
+
+
+def test_rows_that_change_their_sign_again_and_again() -> None:
+    """A rail near 0 W: between two such rows few are left, and all stay where little would go."""
+    rng = np.random.default_rng(0)
+    rows, as_read, stretches = power_alone(rng.integers(-30, 200, 20_000))
+    np.testing.assert_array_equal(as_read, rows)
+    assert not len(stretches)
+    rows, as_read, stretches = power_alone(rng.integers(-2, 200, 20_000))
+    assert len(as_read) < len(rows) / 10
+    inside = np.searchsorted(rows[:, 0], stretches[:, 3]) - np.searchsorted(
+        rows[:, 0], stretches[:, 0]
+    )
+    assert inside.min() > LEAST_ROWS
 
 
 def test_late_follower(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 from tests.refusals import refused
 from tests.store.conftest import Journals, a_planned_read
 
+from wattstep.errors import DamagedRunError
 from wattstep.live.rows import Rows
 from wattstep.record.recorder import Recorder
 from wattstep.recorded.series import NOT_KEPT
@@ -404,6 +405,51 @@ def test_rows_that_change_their_sign_again_and_again() -> None:
         rows[:, 0], stretches[:, 0]
     )
     assert inside.min() > LEAST_ROWS
+
+
+def test_rows_around_a_limit_of_temperature() -> None:
+    """The reads above it and those beside them stay, and no stretch has reads on both sides."""
+    channel = replace(CHANNELS[1], limit=85.0)
+    rows = np.zeros((20_000, 3), np.int64)
+    rows[:, 0], rows[:, 2] = BEGIN + 10 * MS * np.arange(len(rows)), 700
+    rows[[5555, 5556], 2] = 850  # in 0.1 °C
+    rows[12_000:15_000, 2] = 900
+    journal = SampleJournal(name="samples-00.bin", header=2, channels=(channel,))
+    as_read, stretches = thin(rows, journal, ALL_OLD)
+    assert {*rows[5554:5558, 0], *rows[[11_999, 12_000, 14_999, 15_000], 0]} <= {*as_read[:, 0]}
+    least, most = stretches[:, 6], stretches[:, 7]
+    np.testing.assert_array_equal(least >= 850, most >= 850)
+    assert np.count_nonzero(most >= 850) == 3  # 30 s
+
+
+def test_garbled_piece(tmp_path: Path) -> None:
+    """Other journals are thinned all the same, and it is told."""
+    journals = a_long_run(tmp_path / "run", KEEP)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(thinned_journal, "thin_pieces", lambda *_: None)
+        pack_closed(journals.path)
+    (journals.folder / piece_name("samples-00.bin", 2)).write_bytes(b"no Parquet")
+    with refused("damaged-journal", piece_name("samples-00.bin", 2)):
+        pack_closed(journals.path)
+    ticks = pq.ParquetFile(journals.folder / piece_name("ticks.bin", 2))
+    assert ticks.metadata.num_columns > 4
+
+
+def test_segment_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journals = a_long_run(tmp_path / "run", None)
+
+    def write_piece(journal: Any, piece: str, *args: Any) -> None:
+        if piece == piece_name("samples-00.bin", 0):
+            raise DamagedRunError("made")
+        written(journal, piece, *args)
+
+    written = pieces.write_piece
+    monkeypatch.setattr(pieces, "write_piece", write_piece)
+    with pytest.raises(DamagedRunError, match="made"):
+        pack_closed(journals.path)
+    there = {path.name for path in journals.folder.iterdir()}
+    assert segment_name("samples-00.bin", 0) in there
+    assert {piece_name("samples-00.bin", 3), piece_name("ticks.bin", 0)} <= there
 
 
 def test_late_follower(tmp_path: Path) -> None:

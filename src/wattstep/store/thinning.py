@@ -4,7 +4,8 @@ A stretch stands for the rows of a journal from one read to another, both of whi
 It keeps how many reads lie in it, their sum, least and most, and the integral over its time, so that
 energies, mean powers and counts of the whole are what all rows would have given. Nothing is thinned
 where single rows count: in the first and the last hour (or as long as is said), around tracing
-windows and rests, at failed reads and pauses, where a counter goes back or a state changes.
+windows and rests, at failed reads and pauses, where a counter goes back, a state changes or a
+temperature passes its limit.
 """
 
 from __future__ import annotations
@@ -156,6 +157,9 @@ def _kept(rows: Ints, journal: SampleJournal, age: Age) -> npt.NDArray[np.bool_]
     split |= (counters[1:] < counters[:-1]).any(axis=1)
     split |= ((gauges[1:] < 0) != (gauges[:-1] < 0)).any(axis=1)
     split |= (states[1:] != states[:-1]).any(axis=1)
+    for channel, column in zip(channels, journal.columns([True] * len(channels)), strict=True):
+        if channel.role == "temperature" and channel.limit is not None:
+            split |= np.diff(rows[:, column] * channel.scale >= channel.limit)
     for column in journal.columns([c.kind == "gauge" and c.unit == "W" for c in channels]):
         size = np.abs(np.where(rows[:, column] == MISSING, 0, rows[:, column]).astype(np.float64))
         odd = size > UNUSUAL * np.quantile(size, USUAL)

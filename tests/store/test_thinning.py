@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
 from tests.store.conftest import Journals, a_planned_read
 
+from wattstep.errors import DamagedRunError
 from wattstep.live.rows import Rows
 from wattstep.record.recorder import Recorder
 from wattstep.recorded.series import NOT_KEPT
+from wattstep.recorded.stretches import stretches_of
 from wattstep.run import load
 from wattstep.run.run import Run
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure
 from wattstep.schema.journal import MISSING, Mark, piece_name, segment_name
 from wattstep.schema.settings import parse_keep
+from wattstep.store import convert as converting
+from wattstep.store import journal_rows, pieces, thinned_journal
 from wattstep.store.convert import convert
 from wattstep.store.files import write_info
+from wattstep.store.mark_rows import MARK
 from wattstep.store.packing import pack_closed
-from wattstep.store.thinning import Age, SampleJournal, thin
+from wattstep.store.thinning import LEAST_ROWS, Age, SampleJournal, thin
 
 MS = 1_000_000
 BEGIN = 1_000_000 * MS
@@ -164,6 +173,150 @@ def test_energy_of_the_clean_steps(runs: dict[str, Run], name: str) -> None:
     assert float(gains.sum()) == pytest.approx(energy, rel=1e-9)
 
 
+def trapezoids_j(rows: np.ndarray[Any, np.dtype[np.int64]]) -> float:
+    """Energy of all that was read, by the trapezoidal rule; across failed reads and pauses none."""
+    good = (rows[:, 1] == 0) & (rows[:, 2] < 1_000_000)
+    lasting, power = np.diff(rows[:, 0]) * 1e-9, rows[:, 2] * 1e-3
+    whole = good[1:] & good[:-1] & (lasting < 0.2)
+    return float(((power[1:] + power[:-1]) / 2 * lasting)[whole].sum())
+
+
+@pytest.mark.parametrize("meanwhile", ["packer thins", "sampler goes on"])
+def test_journals_that_change_while_tables_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Energy and reads are those of all rows, whatever comes after the samples were looked at."""
+    for module in (journal_rows, pieces):
+        monkeypatch.setattr(module, "BLOCK", 1000)
+    journals = a_long_run(tmp_path / "run", KEEP)
+    with monkeypatch.context() as patched:
+        patched.setattr(thinned_journal, "thin_pieces", lambda *_: None)
+        pack_closed(journals.path)
+    later = ROWS[-SEGMENT:].copy()
+    later[:, 0] += ROWS[-1, 0] - ROWS[-SEGMENT, 0] + 10 * MS
+
+    def write(folder: Any, name: str, schema: Any, batches: Any) -> None:
+        write_table(folder, name, schema, batches)
+        if not name.startswith("samples"):
+            return
+        if meanwhile == "packer thins":
+            pack_closed(journals.path)
+        else:
+            with (journals.folder / segment_name("samples-00.bin", 7)).open("ab") as file:
+                file.write(later.astype("<i8").tobytes())
+
+    write_table = converting.write_table
+    monkeypatch.setattr(converting, "write_table", write)
+    convert(journals.path)
+    run = load(journals.path)
+    assert run.tables.stretches
+    assert run.series.curve(CHANNELS[0]).total[-1] == pytest.approx(trapezoids_j(ROWS), rel=1e-9)
+    totals = run.series.totals("zone.temperature")
+    assert totals is not None
+    assert totals.reads == TICKS - 700
+
+
+def test_intervals_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of power that changes at random every second they are no narrower than with all samples."""
+    rng = np.random.default_rng(3)
+    rows = ROWS.copy()
+    rows[:, 2] = 9000 + np.repeat(rng.integers(-4000, 4000, TICKS // 100), 100)
+    rows[FAILED, 2] = MISSING
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", rows)
+    wide: list[dict[str, float]] = []
+    for name, keep in (("whole", None), ("closing", KEEP)):
+        journals = a_long_run(tmp_path / name, keep)
+        convert(journals.path)
+        metrics = load(journals.path).metrics
+        figures = {each: metrics[each] for each in ("mean_power", "energy_per_step")}
+        wide.append({each: one.high - one.low for each, one in figures.items()})
+    for each, all_samples in wide[0].items():
+        assert 0.98 * all_samples < wide[1][each] < 1.5 * all_samples
+
+
+@THINNED
+def test_note_that_samples_were_thinned(runs: dict[str, Run], name: str) -> None:
+    """Values of all channels, and for how long of the power."""
+    run = runs[name]
+    (note,) = (each for each in run.report().notes if "were thinned" in each)
+    values = sum(int(each.reads.sum()) for each in run.tables.stretches.values())
+    assert values > TICKS
+    assert note.startswith(f"{values:,} values ")
+    assert "in all of board.power:" in note
+
+
+def test_incomplete_copy(tmp_path: Path, runs: dict[str, Run]) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+    (copy / "thinned.parquet").unlink()
+    with refused("missing-table", "thinned.parquet"):
+        _ = load(copy).metrics
+
+
+def changed(copy: Path, name: str, change: Any) -> Path:
+    """A copy of a run, a table of which was changed by hand."""
+    table = pq.read_table(copy / f"{name}.parquet")
+    pq.write_table(change(table).cast(table.schema), copy / f"{name}.parquet")
+    return copy
+
+
+def test_sample_within_a_stretch(tmp_path: Path, runs: dict[str, Run]) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+    stretches = runs["closing"].tables.stretches["board.power"]
+
+    def with_one_more(table: pa.Table) -> pa.Table:
+        one = {
+            "t_ns": [int(stretches.middle_ns[0])],
+            "channel": ["board.power"],
+            "value": [9.0],
+            "errno": [0],
+        }
+        row = pa.table({**one, "channel": pa.array(one["channel"]).dictionary_encode()})
+        return pa.concat_tables([table, row.cast(table.schema)]).unify_dictionaries()
+
+    with refused("damaged-table", "board.power"):
+        _ = load(changed(copy, "samples", with_one_more)).metrics
+
+
+@pytest.mark.parametrize("reads", [0, 1 << 61])
+def test_impossible_numbers_of_reads(tmp_path: Path, runs: dict[str, Run], reads: int) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+
+    def with_reads(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("reads")
+        values = pa.array([reads, *table["reads"].to_pylist()[1:]])
+        return table.set_column(at, "reads", values)
+
+    with refused("damaged-table", "thinned.parquet"):
+        _ = load(changed(copy, "thinned", with_reads)).metrics
+
+
+def test_stretches_of_many_names() -> None:
+    """Each name has its own rows, in order of time, though rows are mixed."""
+    count, names = 3000, 1000
+    begin = 100 * np.random.default_rng(1).permutation(count)
+    ones = dict.fromkeys(["first", "last", "least", "most", "sum", "integral"], np.ones(count))
+    channel = pa.array([f"c{each % names}" for each in range(count)]).dictionary_encode()
+    table = pa.table(
+        {"begin_ns": begin, "end_ns": begin + 50, "channel": channel, "reads": np.ones(count, int),
+         "errno": np.zeros(count, np.int16), **ones}
+    )  # fmt: skip
+    found, wrong = stretches_of(table)
+    assert (len(found), wrong) == (names, "")
+    for number in range(names):
+        np.testing.assert_array_equal(found[f"c{number}"].begin_ns, np.sort(begin[number::names]))
+
+
+def test_nothing_old_enough(tmp_path: Path) -> None:
+    """A closed run has no empty table, and each wattstep reads it."""
+    journals = a_long_run(tmp_path / "run", "raw=1h")
+    convert(journals.path)
+    document = json.loads((journals.path / "run.json").read_text())
+    assert document["schema_version"] == 1
+    assert document["keep"] == {"raw_s": 3600.0, "thinned_reads": 0}
+    assert not (journals.path / "thinned.parquet").exists()
+    assert load(journals.path).tables.count("samples") == 8 * TICKS
+
+
 @EACH
 def test_counters(runs: dict[str, Run], name: str) -> None:
     """A wrap is undone, and nothing is known around failed reads alone."""
@@ -221,13 +374,82 @@ def test_times_of_throttling(runs: dict[str, Run], name: str) -> None:
 def test_rows_around_events() -> None:
     """Both reads beside a failure, a pause, a wrap and a glitch are samples as they were read."""
     journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS)
-    age = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
-    rows, stretches = thin(ROWS, journal, age)
+    rows, stretches = thin(ROWS, journal, ALL_OLD)
     left = set(rows[:, 0].tolist())
     wraps = np.flatnonzero(np.diff(np.where(ROWS[:, 1] == 0, ROWS[:, 4], 1 << 40)) < 0)
     for at in [FAILED.start, FAILED.stop, PAUSE, GLITCH, GLITCH + 1, *(wraps + 1)]:
         assert {int(ROWS[at - 1, 0]), int(ROWS[at, 0])} <= left
     assert len(rows) + len(stretches) < TICKS / 20
+
+
+ALL_OLD = Age(since_ns=0, until_ns=1 << 62, kept_ns=np.empty((0, 2), np.int64))
+
+
+def power_alone(power: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, Any, Any]:
+    """Rows of one gauge, read every 10 ms, and what is left of them."""
+    rows = np.zeros((len(power), 3), np.int64)
+    rows[:, 0], rows[:, 2] = BEGIN + 10 * MS * np.arange(len(power)), power
+    journal = SampleJournal(name="samples-00.bin", header=2, channels=CHANNELS[:1])
+    return rows, *thin(rows, journal, ALL_OLD)
+
+
+def test_rows_that_change_their_sign_again_and_again() -> None:
+    """A rail near 0 W: between two such rows few are left, and all stay where little would go."""
+    rng = np.random.default_rng(0)
+    rows, as_read, stretches = power_alone(rng.integers(-30, 200, 20_000))
+    np.testing.assert_array_equal(as_read, rows)
+    assert not len(stretches)
+    rows, as_read, stretches = power_alone(rng.integers(-2, 200, 20_000))
+    assert len(as_read) < len(rows) / 10
+    inside = np.searchsorted(rows[:, 0], stretches[:, 3]) - np.searchsorted(
+        rows[:, 0], stretches[:, 0]
+    )
+    assert inside.min() > LEAST_ROWS
+
+
+def test_rows_around_a_limit_of_temperature() -> None:
+    """The reads above it and those beside them stay, and no stretch has reads on both sides."""
+    channel = replace(CHANNELS[1], limit=85.0)
+    rows = np.zeros((20_000, 3), np.int64)
+    rows[:, 0], rows[:, 2] = BEGIN + 10 * MS * np.arange(len(rows)), 700
+    rows[[5555, 5556], 2] = 850  # in 0.1 °C
+    rows[12_000:15_000, 2] = 900
+    journal = SampleJournal(name="samples-00.bin", header=2, channels=(channel,))
+    as_read, stretches = thin(rows, journal, ALL_OLD)
+    assert {*rows[5554:5558, 0], *rows[[11_999, 12_000, 14_999, 15_000], 0]} <= {*as_read[:, 0]}
+    least, most = stretches[:, 6], stretches[:, 7]
+    np.testing.assert_array_equal(least >= 850, most >= 850)
+    assert np.count_nonzero(most >= 850) == 3  # 30 s
+
+
+def test_garbled_piece(tmp_path: Path) -> None:
+    """Other journals are thinned all the same, and it is told."""
+    journals = a_long_run(tmp_path / "run", KEEP)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(thinned_journal, "thin_pieces", lambda *_: None)
+        pack_closed(journals.path)
+    (journals.folder / piece_name("samples-00.bin", 2)).write_bytes(b"no Parquet")
+    with refused("damaged-journal", piece_name("samples-00.bin", 2)):
+        pack_closed(journals.path)
+    ticks = pq.ParquetFile(journals.folder / piece_name("ticks.bin", 2))
+    assert ticks.metadata.num_columns > 4
+
+
+def test_segment_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journals = a_long_run(tmp_path / "run", None)
+
+    def write_piece(journal: Any, piece: str, *args: Any) -> None:
+        if piece == piece_name("samples-00.bin", 0):
+            raise DamagedRunError("made")
+        written(journal, piece, *args)
+
+    written = pieces.write_piece
+    monkeypatch.setattr(pieces, "write_piece", write_piece)
+    with pytest.raises(DamagedRunError, match="made"):
+        pack_closed(journals.path)
+    there = {path.name for path in journals.folder.iterdir()}
+    assert segment_name("samples-00.bin", 0) in there
+    assert {piece_name("samples-00.bin", 3), piece_name("ticks.bin", 0)} <= there
 
 
 def test_late_follower(tmp_path: Path) -> None:
@@ -309,3 +531,67 @@ def test_ages() -> None:
     assert parse_keep(None) == {}
     assert parse_keep("raw=1h") == {"raw_s": 3600.0}
     assert parse_keep("raw=2d") == {"raw_s": 172_800.0}
+
+
+def test_looks_for_marks_when_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for all journals, and only for what the packer has not thinned."""
+    journals = a_long_run(tmp_path / "run", KEEP)
+    pack_closed(journals.path)
+    looked: list[int] = []
+
+    def marks(journal: Any, begin_ns: int, end_ns: int) -> Any:
+        looked.append(begin_ns)
+        return every_mark(journal, begin_ns, end_ns)
+
+    every_mark = thinned_journal._marks
+    monkeypatch.setattr(thinned_journal, "_marks", marks)
+    convert(journals.path)
+    (begin_ns,) = looked
+    # The last two segments are not packed, and the one before is not old enough as a whole.
+    assert begin_ns == pytest.approx(ROWS[5 * SEGMENT, 0], abs=61_000 * MS)
+
+
+def made_marks(kinds: list[Mark]) -> np.ndarray[Any, Any]:
+    marks = np.zeros(len(kinds), MARK)
+    marks["t"], marks["kind"] = 10 * np.arange(len(kinds)), kinds
+    return marks
+
+
+RESTS = [Mark.REST_START, Mark.REST_END]
+STEPS = [Mark.STEP_START, Mark.STEP_END]
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+def test_surroundings_of_rests(size: int) -> None:
+    """Two marks before, and the end of the second step behind, in blocks of any size."""
+    marks = made_marks(5 * [*4 * STEPS, *RESTS])
+    blocks = (marks[at : at + size] for at in range(0, len(marks), size))
+    expected = []
+    for number in range(5):
+        begin = 100 * number + 80
+        end = begin + 50 if number < 4 else begin + 10  # the last mark
+        expected += [(begin - 20, end, Mark.REST_START), (begin - 10, end, Mark.REST_END)]
+    assert list(thinned_journal._around_edges(blocks)) == expected
+
+
+def test_rests_without_steps() -> None:
+    """Each is told before the next block is read, so that none wait; together they cover all."""
+    taken = 0
+
+    def blocks() -> Any:
+        nonlocal taken
+        for _ in range(4):
+            taken += 1
+            part = made_marks(50 * RESTS)
+            part["t"] += 1000 * (taken - 1)
+            yield part
+
+    found = []
+    for low, high, _ in thinned_journal._around_edges(blocks()):
+        found.append((low, high))
+        assert low >= 1000 * (taken - 2)
+        if len(found) == 1:
+            assert taken == 1
+    assert len(found) == 400
+    assert all(high >= low for (_, high), (low, _) in pairwise(found))
+    assert (found[0][0], found[-1][1]) == (0, 3990)

@@ -15,6 +15,7 @@ from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.schema.spelling import rounded
 from wattstep.stats.statistics import mean_figure, ratio_figure
+from wattstep.store.thinning import STRETCH_NS
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
 TRIED = 5  # of how late a sensor may be, at least
@@ -229,8 +230,8 @@ def _wider(figure: Figure, share: float, why: str) -> Figure:
 
 
 def _slice_ns(energy: EnergySource) -> int:
-    """Least length of a slice of power: a sensor tells nothing of shorter ones."""
-    return max(SLICE_NS, round(energy.shortest[0] * 1e9))
+    """Least length of a slice of power: a sensor, and what stands for thinned samples, tell nothing of shorter ones."""
+    return max(SLICE_NS, round(energy.shortest[0] * 1e9), STRETCH_NS if energy.thinned else 0)
 
 
 def power_over(

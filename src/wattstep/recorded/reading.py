@@ -35,7 +35,7 @@ from wattstep.recorded.table_checks import (
 )
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel
-from wattstep.schema.checks import LEAST_NUMBER
+from wattstep.schema.checks import LEAST_NUMBER, shown
 from wattstep.schema.journal import JOURNAL, Mark
 from wattstep.schema.run_info import RunInfo
 from wattstep.stats.change_points import find_changes, slow_beginning
@@ -275,7 +275,11 @@ class Tables:
         return {channel.name: channel for read in self.info.reads for channel in read.channels}
 
     def samples(self) -> dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]]:
-        """Time, value (NaN: failed read) and error number of every channel, in order of time."""
+        """Time, value (NaN: failed read) and error number of every channel, in order of time.
+
+        Raises:
+            DamagedRunError: One lies within a stretch that stands for samples.
+        """
         table = self.table("samples")
         names, codes = coded(table["channel"])
         t_ns = table["t_ns"].to_numpy()
@@ -293,6 +297,13 @@ class Tables:
             if not (np.diff(t_ns[part]) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
                 part = part[np.unique(t_ns[part], return_index=True)[1]]
+            if (stretches := self.stretches.get(name)) is not None and stretches.any_within(
+                t_ns[part]
+            ):
+                wrong = f"a row of {shown(name)} lies within one of thinned.parquet"
+                raise DamagedRunError(
+                    f"samples.parquet of {self.path}: {wrong}", id="damaged-table"
+                )
             series[name] = (t_ns[part], value[part], errno[part])
         return series
 
@@ -301,9 +312,9 @@ class Tables:
         """What stands for samples that were thinned, by channel; empty where none were.
 
         Raises:
-            DamagedRunError: They overlap, or stand for nothing.
+            DamagedRunError: They overlap, stand for nothing, or are not there.
         """
-        if not self.has("thinned"):
+        if not self.has("thinned") and not self.info.keep.get("thinned_reads"):
             return {}
         found, wrong = stretches_of(self.table("thinned"))
         if wrong:

@@ -78,7 +78,7 @@ NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
 SILENT_NS = 1_000_000_000  # without samples is told; the sampler may be a little late at any time
 THINNED = (
-    "{reads:,} reads were thinned (--keep), of {seconds} in all of {channel}: totals, means and extremes of "
+    "{reads:,} values were thinned (--keep), of {seconds} in all of {channel}: totals, means and extremes of "
     "the whole are those of all reads; what single samples tell (operations' energy, percentiles, "
     "update intervals, what went with slow steps) rests on those that were kept"
 )
@@ -644,7 +644,8 @@ class Series:
             return None
         reads = sum(int(each.reads.sum()) for each in self.stretches.values())
         seconds = {n: float((s.end_ns - s.begin_ns).sum()) for n, s in self.stretches.items()}
-        channel = max(seconds, key=lambda name: seconds[name])
+        power = {channel.name for channel in self.power_channels()}
+        channel = max(seconds, key=lambda name: (name in power, seconds[name]))
         return THINNED.format(reads=reads, seconds=spoken(seconds[channel] * 1e-9), channel=channel)
 
     def is_thinned(self, start_ns: IntArray, end_ns: IntArray) -> BoolArray:

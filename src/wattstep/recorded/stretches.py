@@ -67,6 +67,11 @@ class Stretches:
         """Mask of those that follow no other directly: samples come before."""
         return np.append(True, self.begin_ns[1:] != self.end_ns[:-1])[: len(self.begin_ns)]
 
+    def any_within(self, t_ns: IntArray) -> bool:
+        """Whether one of some times lies within a stretch, and not at its begin or end."""
+        at = np.searchsorted(self.begin_ns, t_ns) - 1
+        return bool(((at >= 0) & (t_ns < self.end_ns[at])).any())
+
     def magnitudes(self) -> Stretches:
         """The same of the values without their sign, which does not change within one."""
         low, high = np.abs(self.least), np.abs(self.most)
@@ -90,14 +95,17 @@ def stretches_of(table: pa.Table) -> tuple[dict[str, Stretches], str]:
         for field in fields(Stretches)
     }
     found: dict[str, Stretches] = {}
+    order = np.lexsort((columns["begin_ns"], codes))
+    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     for code, name in enumerate(names):
-        at = np.flatnonzero(codes == code)
-        at = at[np.argsort(columns["begin_ns"][at], kind="stable")]
+        at = order[bounds[code] : bounds[code + 1]]
         mine = Stretches(**{key: column[at] for key, column in columns.items()})
         if (mine.end_ns <= mine.begin_ns).any() or (mine.begin_ns[1:] < mine.end_ns[:-1]).any():
             return {}, "rows of it overlap, or end before they begin"
         if (mine.reads < 1).any():
             return {}, "a row of it stands for no read"
+        if (mine.reads > mine.end_ns - mine.begin_ns).any():
+            return {}, "a row of it stands for more reads than it lasts ns"
         if len(at):
             found[name] = mine
     return found, ""

@@ -131,7 +131,7 @@ class RunInfo:
     @property
     def schema_version(self) -> int:
         """How this wattstep writes such a run."""
-        return _version_now(self.state, self.keep)
+        return _version_now(self.state, thinned=bool(self.keep.get("thinned_reads")))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -146,7 +146,7 @@ class RunInfo:
         """
         version, newest = (
             document.get("schema_version"),
-            _version_now(document.get("state"), document.get("keep")),
+            _version_now(document.get("state"), thinned=bool(document.get("keep"))),
         )
         if type(version) is not int or not 1 <= version <= newest:
             known = "1" if newest == 1 else f"1 to {newest}"
@@ -171,8 +171,8 @@ class RunInfo:
         return cls(**values)
 
 
-def _version_now(state: Any, keep: Any) -> int:
-    return JOURNAL_VERSION if state == "recording" or keep else SCHEMA_VERSION
+def _version_now(state: Any, *, thinned: bool) -> int:
+    return JOURNAL_VERSION if state == "recording" or thinned else SCHEMA_VERSION
 
 
 def _planned_read(document: Mapping[str, Any]) -> PlannedRead:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -21,7 +20,7 @@ from wattstep.store.convert_marks import (
     step_columns,
 )
 from wattstep.store.convert_operations import operation_columns
-from wattstep.store.convert_samples import sample_columns, thinned_columns
+from wattstep.store.convert_samples import sample_columns
 from wattstep.store.device_clock import DeviceTimes
 from wattstep.store.files import read_info, write_info
 from wattstep.store.folder import Folder
@@ -38,6 +37,7 @@ from wattstep.store.tables import (
     TABLE,
     THINNED,
     write_table,
+    written_table,
 )
 
 WRITING = ".tmp"  # a table that is not whole yet
@@ -127,23 +127,22 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
         names = read_names(journal)
         device = device_times(journal)
         tables = {
-            "samples": (SAMPLES, sample_columns(journal, info)),
             "steps": (STEPS, step_columns(journal, info, names, device)),
             "spans": (SPANS, span_columns(journal, names, device)),
             "memory": (MEMORY, memory_columns(journal, names)),
             "evaluations": (EVALUATIONS, evaluation_columns(journal, names)),
             "operations": (OPERATIONS_SCHEMA, operation_columns(journal, names)),
         }
-        reads: list[int] = []
-        if info.keep:
-            tables["thinned"] = (THINNED, _counted(thinned_columns(journal, info), reads))
         try:
+            reads = _write_samples(folder, journal, info)
             for name, (schema, batches) in tables.items():
                 write_table(folder, name + TABLE + WRITING, schema, batches)
-            for name in tables:
+            if not reads:
+                folder.remove("thinned" + TABLE + WRITING)
+            for name in ("samples", *(["thinned"] if reads else []), *tables):
                 folder.rename(name + TABLE + WRITING, name + TABLE)
         except BaseException as error:
-            for name in tables:
+            for name in ("samples", "thinned", *tables):
                 folder.remove(name + TABLE + WRITING)
             if isinstance(
                 error, (ValueError, LookupError, OverflowError)
@@ -155,16 +154,24 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
     folder.sync()
     notes = (*info.notes, *cut)
     if info.keep:
-        info = replace(info, keep={**info.keep, "thinned_reads": sum(reads)})
+        info = replace(info, keep={**info.keep, "thinned_reads": reads})
     info = replace(info, state=state, notes=notes)
     write_info(folder, _with_device_clock(info, device, names))
 
 
-def _counted(batches: Iterator[dict[str, Any]], reads: list[int]) -> Iterator[dict[str, Any]]:
-    """The same stretches; numbers of the reads that they stand for are added to `reads`."""
-    for batch in batches:
-        reads.append(int(batch["reads"].sum()))
-        yield batch
+def _write_samples(folder: Folder, journal: Folder, info: RunInfo) -> int:
+    """Writes samples, and stretches in place of others; returns how many values these stand for."""
+    reads = 0
+    with written_table(folder, "thinned" + TABLE + WRITING, THINNED) as add:
+
+        def thinned(columns: dict[str, Any]) -> None:
+            nonlocal reads
+            reads += int(columns["reads"].sum())
+            add(columns)
+
+        batches = sample_columns(journal, info, thinned)
+        write_table(folder, "samples" + TABLE + WRITING, SAMPLES, batches)
+    return reads
 
 
 def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[str]) -> RunInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,29 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import int_rows
 from wattstep.store.mark_rows import Ints
-from wattstep.store.thinned_journal import sample_parts
+from wattstep.store.thinned_journal import KeptTimes, sample_parts
 from wattstep.store.thinning import SampleJournal, columns_of, every_journal
 
 # What a tick of the sampler tells: how late it was, what its reads took, how many ticks were lost.
 OF_TICKS = (("sampler.lateness", 1e-9), ("sampler.busy_time", 1e-9), ("sampler.lost_ticks", 1.0))
 
 
-def sample_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
-    """Rows of samples, and of what sampling cost; of thinned ones, those that stayed."""
+def sample_columns(
+    journal: Folder, info: RunInfo, thinned: Callable[[dict[str, Any]], None]
+) -> Iterator[dict[str, Any]]:
+    """Rows of samples, and of what sampling cost; of thinned ones, those that stayed.
+
+    Args:
+        journal: Folder of the journals.
+        info: Of the run.
+        thinned: Is given rows of stretches, each in place of samples of a channel. What is old
+            enough depends on when one looks, so the same look tells which samples stay.
+    """
+    kept = KeptTimes(journal)
     for samples in every_journal(info):
-        for block, _ in sample_parts(journal, info, samples):
+        for block, stretches in sample_parts(journal, info, samples, kept):
+            for columns in _stretch_columns(samples, stretches):
+                thinned(columns)
             errno = block[:, 1] if samples.header == SAMPLE_HEADER else None
             for column, (name, scale) in enumerate(_values(samples), samples.header):
                 raw = block[:, column]
@@ -40,29 +52,24 @@ def sample_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
                 yield _columns(mine[:, 0], f"every:{name}", mine[:, 3].astype(np.float64))
 
 
-def thinned_columns(journal: Folder, info: RunInfo) -> Iterator[dict[str, Any]]:
-    """Rows of stretches, each in place of samples of a channel."""
-    for samples in every_journal(info):
-        for _, stretches in sample_parts(journal, info, samples):
-            if not len(stretches):
-                continue
-            for one, (name, scale) in zip(
-                columns_of(samples, stretches), _values(samples), strict=True
-            ):
-                codes = pa.array(np.zeros(len(stretches), np.int32))
-                yield {
-                    "begin_ns": one.begin_ns,
-                    "end_ns": one.end_ns,
-                    "channel": pa.DictionaryArray.from_arrays(codes, pa.array([name])),
-                    "reads": one.reads,
-                    "errno": one.errno.astype(np.int16),
-                    "first": pa.array(one.first * scale, mask=one.missing),
-                    "last": pa.array(one.last * scale, mask=one.missing),
-                    "least": pa.array(one.least * scale, mask=one.missing),
-                    "most": pa.array(one.most * scale, mask=one.missing),
-                    "sum": pa.array(one.total * scale, mask=one.missing),
-                    "integral": pa.array(one.integral * (scale * 1e-9), mask=one.missing),
-                }
+def _stretch_columns(samples: SampleJournal, stretches: Ints) -> Iterator[dict[str, Any]]:
+    if not len(stretches):
+        return
+    for one, (name, scale) in zip(columns_of(samples, stretches), _values(samples), strict=True):
+        codes = pa.array(np.zeros(len(stretches), np.int32))
+        yield {
+            "begin_ns": one.begin_ns,
+            "end_ns": one.end_ns,
+            "channel": pa.DictionaryArray.from_arrays(codes, pa.array([name])),
+            "reads": one.reads,
+            "errno": one.errno.astype(np.int16),
+            "first": pa.array(one.first * scale, mask=one.missing),
+            "last": pa.array(one.last * scale, mask=one.missing),
+            "least": pa.array(one.least * scale, mask=one.missing),
+            "most": pa.array(one.most * scale, mask=one.missing),
+            "sum": pa.array(one.total * scale, mask=one.missing),
+            "integral": pa.array(one.integral * (scale * 1e-9), mask=one.missing),
+        }
 
 
 def _values(samples: SampleJournal) -> list[tuple[str, float]]:

@@ -68,7 +68,8 @@ def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
 
     Raises:
         OSError: The disk is full; what is not packed is untouched.
-        DamagedRunError: `run.json` cannot be read, or Parquet gives other rows than it was given.
+        DamagedRunError: `run.json` cannot be read, or Parquet gives other rows than it was given; all
+            other segments are packed.
     """
     from wattstep.store.files import read_info
     from wattstep.store.pieces import pack, row_words
@@ -77,10 +78,19 @@ def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
     with Folder(run) as folder, folder.inside(JOURNAL) as journal:
         info = read_info(folder)
         words = row_words(info)
+        damaged: list[DamagedRunError] = []
         for name, number, *_ in sorted(_waiting(journal).difference(seen)):
             if name in words:
-                pack(journal, name, number, words[name])
-        thin_pieces(journal, info)
+                try:
+                    pack(journal, name, number, words[name])
+                except DamagedRunError as error:
+                    damaged.append(error)
+        try:
+            thin_pieces(journal, info)
+        except DamagedRunError as error:
+            damaged.append(error)
+        if damaged:
+            raise damaged[0]
 
 
 def _ending_of_child(run: Path, seen: Collection[Segment]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -125,35 +126,48 @@ def write_table(
         schema: Its columns.
         batches: Columns by name, each an Arrow array or what becomes one.
     """
+    with written_table(folder, name, schema) as add:
+        for batch in batches:
+            add(batch)
+
+
+@contextlib.contextmanager
+def written_table(
+    folder: Folder, name: str, schema: pa.Schema
+) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """As `write_table`: gives what adds a batch; the file is whole after the `with`."""
     with folder.make(name) as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for table in _gathered(_tables(schema, batches)):
-                writer.write_table(table)
+            # Each small table that is written alone costs half a kilobyte a channel.
+            waiting: list[pa.Table] = []
+            rows = 0
+
+            def add(columns: dict[str, Any]) -> None:
+                nonlocal rows
+                waiting.append(_table(schema, columns))
+                rows += len(waiting[-1])
+                if rows >= BLOCK:
+                    write()
+
+            def write() -> None:
+                nonlocal rows
+                writer.write_table(pa.concat_tables(waiting).unify_dictionaries())
+                waiting.clear()
+                rows = 0
+
+            yield add
+            if waiting:
+                write()
         file.flush()
         os.fsync(file.fileno())
 
 
-def _tables(schema: pa.Schema, batches: Iterator[dict[str, Any]]) -> Iterator[pa.Table]:
-    for columns in batches:
-        rows = len(next(iter(columns.values())))
-        for name in NOT_TOLD.intersection(schema.names).difference(columns):
-            columns = {**columns, name: pa.nulls(rows, schema.field(name).type)}
-        arrays = [_column(columns[field.name], field.type) for field in schema]
-        yield pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Small tables together: each one that is written alone costs half a kilobyte a channel."""
-    waiting: list[pa.Table] = []
-    rows = 0
-    for table in tables:
-        waiting.append(table)
-        rows += len(table)
-        if rows >= BLOCK:
-            yield pa.concat_tables(waiting).unify_dictionaries()
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting).unify_dictionaries()
+def _table(schema: pa.Schema, columns: dict[str, Any]) -> pa.Table:
+    rows = len(next(iter(columns.values())))
+    for name in NOT_TOLD.intersection(schema.names).difference(columns):
+        columns = {**columns, name: pa.nulls(rows, schema.field(name).type)}
+    arrays = [_column(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _column(values: Any, kind: pa.DataType) -> pa.Array:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import MARKS, Mark, piece_name, segment_name
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder
@@ -30,13 +32,16 @@ _WORD: Final = 8
 # Around a mark beside which clean steps begin or end: the one before, and the step after next, as the
 # one after a traced step does not count.
 BEFORE, AFTER = 2, 4  # begins and ends of steps
+BESIDE_NS: Final = (
+    60_000_000_000  # before and behind what is asked for: other journals ask for that
+)
 MARGIN_NS: Final = 1_000_000_000  # beyond: what sensors show late
 BOUNDARIES: Final = (Mark.STEP_START, Mark.STEP_END)
 EDGES: Final = (Mark.WINDOW_START, Mark.WINDOW_END, Mark.REST_START, Mark.REST_END)
 
 
 def sample_parts(
-    journal: Folder, info: RunInfo, samples: SampleJournal
+    journal: Folder, info: RunInfo, samples: SampleJournal, kept: KeptTimes
 ) -> Iterator[tuple[Ints, Ints]]:
     """Rows of a journal of samples and stretches in place of old ones, block by block, in order.
 
@@ -44,13 +49,18 @@ def sample_parts(
         journal: Folder of the journals.
         info: Of the run, which says how old.
         samples: Which journal.
+        kept: When all rows stay.
     """
     age = None
     for rows, stretches in parts(journal, samples.name, _layout(samples)):
         own = rows.view("<i8").reshape(len(rows), samples.words)
         if stretches is None and "raw_s" in info.keep:
             age = age or age_of(journal, info, samples)
-            own, stretches = thin(own, samples, age)
+            if not samples.whole and len(own) and _is_old(own, age):
+                first_ns, last_ns = int(own[0, 0]), int(own[-1, 0])
+                times = kept.within(max(first_ns, age.since_ns), age.until_ns)
+                times = times[(times[:, 0] <= last_ns) & (times[:, 1] >= first_ns)]
+                own, stretches = thin(own, samples, replace(age, kept_ns=times))
         if stretches is None:
             stretches = np.empty((0, samples.thinned_words), np.int64)
         yield own, stretches
@@ -65,30 +75,39 @@ def thin_pieces(journal: Folder, info: RunInfo) -> None:
 
     Raises:
         OSError: The disk is full; what is not thinned is untouched.
-        DamagedRunError: A piece is garbled, or Parquet does not give back what it was given.
+        DamagedRunError: A piece is garbled, or Parquet does not give back what it was given; those of
+            other journals are thinned.
     """
     if "raw_s" not in info.keep:
         return
+    damaged: list[DamagedRunError] = []
     for samples in every_journal(info):
-        if samples.whole:
+        try:
+            if not samples.whole:
+                _thin_pieces_of(journal, info, samples)
+        except DamagedRunError as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0]
+
+
+def _thin_pieces_of(journal: Folder, info: RunInfo, samples: SampleJournal) -> None:
+    pieces = Pieces(journal, samples.name, _layout(samples))
+    age = None
+    for number in _packed(journal.names(), samples.name):
+        facts = pieces.facts(number)
+        if facts.words != samples.words or not facts.rows or _rare(facts):
             continue
-        pieces = Pieces(journal, samples.name, _layout(samples))
-        age = None
-        for number in _packed(journal.names(), samples.name):
-            facts = pieces.facts(number)
-            if facts.words != samples.words or not facts.rows or _rare(facts):
-                continue
-            age = age or age_of(journal, info, samples, kept=False)
-            if facts.last_ns > age.until_ns:
-                break
-            if facts.last_ns < age.since_ns:
-                continue
-            kept = kept_times(journal, facts.first_ns, facts.last_ns)
-            old = Age(since_ns=age.since_ns, until_ns=age.until_ns, kept_ns=kept)
-            rows = np.concatenate([*pieces.blocks(number)]).view("<i8").reshape(-1, samples.words)
-            both = thinned_rows(*thin(rows, samples, old))
-            floats = range(samples.thinned_words - 2 * samples.values, samples.thinned_words)
-            write_piece(journal, piece_name(samples.name, number), both, floats)
+        age = age or age_of(journal, info, samples)
+        if facts.last_ns > age.until_ns:
+            break
+        if facts.last_ns < age.since_ns:
+            continue
+        kept = kept_times(journal, facts.first_ns, facts.last_ns)
+        rows = np.concatenate([*pieces.blocks(number)]).view("<i8").reshape(-1, samples.words)
+        both = thinned_rows(*thin(rows, samples, replace(age, kept_ns=kept)))
+        floats = range(samples.thinned_words - 2 * samples.values, samples.thinned_words)
+        write_piece(journal, piece_name(samples.name, number), both, floats)
 
 
 def _rare(facts: PieceFacts) -> bool:
@@ -106,21 +125,22 @@ def _packed(names: list[str], name: str) -> list[int]:
     return [n for n in range((-1 if last is None else last) + 1) if piece_name(name, n) in there]
 
 
-def age_of(journal: Folder, info: RunInfo, samples: SampleJournal, *, kept: bool = True) -> Age:
-    """What of a journal is old enough, by the first and the last of its rows.
+def age_of(journal: Folder, info: RunInfo, samples: SampleJournal) -> Age:
+    """What of a journal is old enough, by the first and the last of its rows; without `kept_ns`.
 
     Args:
         journal: Folder of the journals.
         info: Of the run.
         samples: Which journal; it has rows.
-        kept: Whether the times in which all rows stay are looked for.
     """
     raw_ns = round(info.keep["raw_s"] * 1e9)
     first_ns, last_ns = _span(journal, samples)
-    since_ns, until_ns = first_ns + raw_ns, last_ns - raw_ns
-    old = kept and until_ns > since_ns
-    times = kept_times(journal, since_ns, until_ns) if old else np.empty((0, 2), np.int64)
-    return Age(since_ns=since_ns, until_ns=until_ns, kept_ns=times)
+    none = np.empty((0, 2), np.int64)
+    return Age(since_ns=first_ns + raw_ns, until_ns=last_ns - raw_ns, kept_ns=none)
+
+
+def _is_old(rows: Ints, age: Age) -> bool:
+    return max(int(rows[0, 0]), age.since_ns) < min(int(rows[-1, 0]), age.until_ns)
 
 
 def _span(journal: Folder, samples: SampleJournal) -> tuple[int, int]:
@@ -146,6 +166,27 @@ def _span(journal: Folder, samples: SampleJournal) -> tuple[int, int]:
 
 
 # --- where all rows stay ------------------------------------------------------------------------
+
+
+class KeptTimes:
+    """Times in which all rows stay (`kept_times`), looked for once where all journals ask alike.
+
+    Args:
+        journal: Folder of the journals.
+    """
+
+    def __init__(self, journal: Folder) -> None:
+        self._journal = journal
+        self._begin_ns = self._end_ns = 0
+        self._times = np.empty((0, 2), np.int64)
+
+    def within(self, begin_ns: int, end_ns: int) -> Ints:
+        """These times from `begin_ns` to `end_ns`, and perhaps others."""
+        if not self._begin_ns <= begin_ns <= end_ns <= self._end_ns:
+            # Journals begin and end a little apart from each other.
+            self._begin_ns, self._end_ns = begin_ns - BESIDE_NS, end_ns + BESIDE_NS
+            self._times = kept_times(self._journal, self._begin_ns, self._end_ns)
+        return self._times
 
 
 def kept_times(journal: Folder, begin_ns: int, end_ns: int) -> Ints:
@@ -181,31 +222,38 @@ def _around_edges(blocks: Iterator[npt.NDArray[Any]]) -> Iterator[tuple[int, int
     for block in blocks:
         marks = np.concatenate([carry, begins_and_ends(block)])
         marks = marks[np.isin(marks["kind"], [*BOUNDARIES, *EDGES])]
-        found = [at for at in _edges(marks) if at >= done]
-        settled = [at for at in found if _step_after(marks, at) is not None]
-        yield from (_around(marks, at) for at in settled)
-        waiting = [at for at in found if at not in settled]
-        cut = max(min([*waiting, len(marks)]) - BEFORE, 0)
-        carry, done = marks[cut:], min([*waiting, len(marks)]) - cut
-    yield from (_around(carry, at) for at in _edges(carry) if at >= done)
+        edges, until = _edges(marks, done)
+        settled = int(np.searchsorted(until, len(marks)))  # `until` never goes back
+        yield from _around(marks, edges[:settled], until[:settled])
+        first = int(edges[settled]) if settled < len(edges) else len(marks)
+        cut = max(first - BEFORE, 0)
+        carry, done = marks[cut:], first - cut
+    edges, until = _edges(carry, done)
+    yield from _around(carry, edges, np.minimum(until, len(carry) - 1))
 
 
-def _edges(marks: npt.NDArray[Any]) -> list[int]:
-    at: list[int] = np.flatnonzero(np.isin(marks["kind"], EDGES)).tolist()
-    return at
+def _edges(marks: npt.NDArray[Any], done: int) -> tuple[Ints, Ints]:
+    """Positions of the marks of windows and rests, and where the step after next ends.
+
+    That is `len(marks)` or more where it is not known yet. Where windows and rests follow each
+    other without steps, it is within the next ones, whose own surroundings go on from there.
+
+    Args:
+        marks: Of steps, windows and rests.
+        done: From which position on.
+    """
+    edges = np.flatnonzero(np.isin(marks["kind"], EDGES))
+    edges = edges[edges >= done]
+    boundaries = np.flatnonzero(np.isin(marks["kind"], BOUNDARIES))
+    boundaries = np.append(boundaries, [len(marks)] * AFTER)
+    after = boundaries[np.searchsorted(boundaries, edges) + AFTER - 1]
+    return edges, np.minimum(after, edges + 4 * AFTER - 1)
 
 
-def _step_after(marks: npt.NDArray[Any], at: int) -> int | None:
-    """When the step after next ends; None where that is not known yet."""
-    later = marks[at:]
-    boundaries = later["t"][np.isin(later["kind"][: 4 * AFTER], BOUNDARIES).nonzero()[0]]
-    return int(boundaries[AFTER - 1]) if len(boundaries) >= AFTER else None
-
-
-def _around(marks: npt.NDArray[Any], at: int) -> tuple[int, int, int]:
-    after = _step_after(marks, at)
-    before = marks["t"][max(at - BEFORE, 0)]
-    return int(before), int(marks["t"][-1]) if after is None else after, int(marks["kind"][at])
+def _around(marks: npt.NDArray[Any], edges: Ints, until: Ints) -> Iterator[tuple[int, int, int]]:
+    before = marks["t"][np.maximum(edges - BEFORE, 0)]
+    columns = before, marks["t"][until], marks["kind"][edges]
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def _marks(journal: Folder, begin_ns: int, end_ns: int) -> Iterator[npt.NDArray[Any]]:

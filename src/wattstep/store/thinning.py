@@ -4,7 +4,8 @@ A stretch stands for the rows of a journal from one read to another, both of whi
 It keeps how many reads lie in it, their sum, least and most, and the integral over its time, so that
 energies, mean powers and counts of the whole are what all rows would have given. Nothing is thinned
 where single rows count: in the first and the last hour (or as long as is said), around tracing
-windows and rests, at failed reads and pauses, where a counter goes back or a state changes.
+windows and rests, at failed reads and pauses, where a counter goes back, a state changes or a
+temperature passes its limit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from wattstep.store.mark_rows import Ints
 
 STRETCH_NS: Final = 10_000_000_000
 LEAST_ROWS: Final = 10  # in a stretch: of fewer nothing is won
+LEAST_GONE: Final = 0.5  # of the rows that are old
 PAUSE: Final = 4.0  # median spacings: a longer time between two reads stays as it is
 UNUSUAL, USUAL = 10.0, 0.995  # times this quantile: may be no power (`recorded/plausible.py`)
 # Channels whose changes say when something began, one by one.
@@ -110,7 +112,7 @@ def thin(rows: Ints, journal: SampleJournal, age: Age) -> tuple[Ints, Ints]:
         age: What is old enough.
 
     Returns:
-        Rows as read, and rows of stretches, shape (s, thinned words): the first read, the time of
+        Rows as read (all of them where little would go), and rows of stretches, shape (s, thinned words): the first read, the time of
         the last, how many reads (those at its edges are counted once, with what has them), then
         last, least, most, sum and integral over ns of each value, the last two as bits of a float64.
     """
@@ -118,10 +120,17 @@ def thin(rows: Ints, journal: SampleJournal, age: Age) -> tuple[Ints, Ints]:
     if kept is None:
         return rows, np.empty((0, journal.thinned_words), np.int64)
     at = np.flatnonzero(kept)
+    short = np.append(np.diff(at) <= LEAST_ROWS, False)
+    kept |= short[np.cumsum(kept) - 1]
+    at = np.flatnonzero(kept)
     long = np.diff(at) > 1
     begin, end = at[:-1][long], at[1:][long]
     as_read = kept & (np.append(False, kept[:-1]) | np.append(kept[1:], False))
     as_read[[0, -1]] = True
+    old = (rows[:, 0] >= age.since_ns) & (rows[:, 0] <= age.until_ns)
+    # Rows here and there take more room than all of them, one like the other.
+    if np.count_nonzero(old & ~as_read) < LEAST_GONE * np.count_nonzero(old):
+        return rows, np.empty((0, journal.thinned_words), np.int64)
     return rows[as_read], _stretches(rows, journal, begin, end, as_read)
 
 
@@ -148,6 +157,9 @@ def _kept(rows: Ints, journal: SampleJournal, age: Age) -> npt.NDArray[np.bool_]
     split |= (counters[1:] < counters[:-1]).any(axis=1)
     split |= ((gauges[1:] < 0) != (gauges[:-1] < 0)).any(axis=1)
     split |= (states[1:] != states[:-1]).any(axis=1)
+    for channel, column in zip(channels, journal.columns([True] * len(channels)), strict=True):
+        if channel.role == "temperature" and channel.limit is not None:
+            split |= np.diff(rows[:, column] * channel.scale >= channel.limit)
     for column in journal.columns([c.kind == "gauge" and c.unit == "W" for c in channels]):
         size = np.abs(np.where(rows[:, column] == MISSING, 0, rows[:, column]).astype(np.float64))
         odd = size > UNUSUAL * np.quantile(size, USUAL)

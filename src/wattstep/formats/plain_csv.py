@@ -19,21 +19,18 @@ import numpy as np
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
-    COMMAS,
     DAMAGED,
     FAR_APART_S,
-    MIXED,
     NO_END,
     NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
     SECOND_NS,
-    THOUSANDS,
     TIME_UNITS_NS,
+    DecimalMarks,
     iso_ns,
     left_out,
-    parted,
     separator,
     spread,
     whole_lines,
@@ -150,11 +147,8 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         values.append(row)
     if again is not None and t_ns[0] == t_ns[-1]:
         raise FormatError(FORMAT, again, _NOT_AFTER, id="time-not-after")
-    reader.check(line)
+    notes = [*reader.marks.notes(FORMAT, line), *reader.notes]
     _check_times(t_ns, unit_ns, line)
-    if COMMAS in reader.notes and (parting := parted(text.encode())):
-        raise FormatError(FORMAT, line, THOUSANDS.format(parting), id="ambiguous-commas")
-    notes = list(reader.notes)
     odd = back or (damage[-1] if damage and damage[-1].line == number else None)
     summed = _is_sum(reader, last, columns, t_ns if odd else t_ns[:-1], values)
     if summed:
@@ -403,29 +397,20 @@ class _Reader:
         mark: What separates them. Where it is no comma, a comma may be the decimal mark.
 
     Attributes:
+        marks: Of the numbers read so far.
         notes: What was assumed of the cells read so far.
     """
 
     def __init__(self, mark: str) -> None:
-        self._commas = mark != ","
-        self._points = False
+        self.marks = DecimalMarks(mark)
         self.notes: dict[str, None] = {}
-
-    def check(self, line: int) -> None:
-        """Refuses commas beside points in numbers: one of them parts thousands.
-
-        Raises:
-            FormatError: Both were read.
-        """
-        if self._points and COMMAS in self.notes:
-            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
 
     def number(self, cell: str, factor: float, line: int) -> float:
         """A value in its SI unit; NaN where the cell says that there is none."""
         if cell.lower() in NO_VALUE:
             return math.nan
         try:
-            value = float(self._pointed(cell)) * factor
+            value = self.marks.number(cell, float) * factor
         except ValueError:
             value = math.inf
         if not math.isfinite(value) or "_" in cell:
@@ -438,7 +423,7 @@ class _Reader:
         A number whose unit is not said (0) is seconds, or what its size says, since 1970.
         """
         try:
-            count = Decimal(self._pointed(cell))
+            count = self.marks.number(cell, Decimal)
             unit_ns = unit_ns or next((ns for least, ns in _EPOCH if count >= least), SECOND_NS)
             if "_" not in cell and count.is_finite() and count.adjusted() <= 18:
                 t_ns = int((count * unit_ns).to_integral_value())
@@ -458,11 +443,3 @@ class _Reader:
         if not zoned:
             self.notes[NO_ZONE] = None
         return t_ns
-
-    def _pointed(self, cell: str) -> str:
-        """The cell with its decimal comma as a point, where it can be one."""
-        if not self._commas or cell.count(",") != 1 or "." in cell or ":" in cell:
-            self._points |= "." in cell and ":" not in cell
-            return cell
-        self.notes[COMMAS] = None
-        return cell.replace(",", ".")

@@ -14,19 +14,16 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.power_meter_columns import FORMAT, Column, columns_of
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
-    COMMAS,
     DAMAGED,
     FAR_APART_S,
-    MIXED,
     NO_END,
     NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
-    THOUSANDS,
+    DecimalMarks,
     iso_ns,
     left_out,
-    parted,
     separator,
     spread,
     whole_lines,
@@ -52,7 +49,6 @@ _VALUES: Final = {
 _EPOCH: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
 _LEAST_ROWS: Final = 2
 _NOT_AFTER: Final = "its time is not after that of the line before"
-_POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
 _TOO_LARGE: Final = "volts and amperes whose product no number holds"
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
@@ -81,8 +77,6 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     whole, cut = whole_lines(data)
     table = _read_at_once(whole, units)
     table = _read_by_line(whole, units) if table is None else table
-    if COMMAS in table.notes and (number := parted(whole)):
-        raise FormatError(FORMAT, 1, THOUSANDS.format(number), id="ambiguous-commas")
     apart = float(np.median(np.diff(table.seconds)))
     if table.unsaid and not table.wall and apart >= FAR_APART_S:
         raise FormatError(FORMAT, 1, NO_TIME_UNIT.format(apart), id="no-time-unit")
@@ -109,7 +103,7 @@ class _Cells:
     """
 
     def __init__(self, mark: str) -> None:
-        self._commas = mark != ","
+        self._marks = DecimalMarks(mark)
         self._told: dict[str, None] = {}
 
     def time(self, cell: str, factor: float | None, line: int) -> tuple[float, bool]:
@@ -146,23 +140,14 @@ class _Cells:
         """Metadata of a meter's file that its reader needs.
 
         Raises:
-            FormatError: Commas and points both stand in numbers: one of them parts thousands.
+            FormatError: Commas or points of its numbers part thousands, or may do so.
         """
-        if {COMMAS, _POINTS} <= self._told.keys():
-            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
-        return tuple(note for note in self._told if note != _POINTS)
+        return (*self._marks.notes(FORMAT, line), *self._told)
 
     def _number(self, cell: str) -> float:
         if "_" in cell:
             raise ValueError(cell)
-        if self._commas and "," in cell and "." not in cell:
-            number = float(cell.replace(",", ".", 1))
-            self._told[COMMAS] = None
-            return number
-        number = float(cell)
-        if "." in cell:
-            self._told[_POINTS] = None
-        return number
+        return self._marks.number(cell, float)
 
     def _date(self, cell: str, line: int) -> float:
         time = iso_ns(cell)
@@ -278,7 +263,10 @@ def _read_at_once(data: bytes, units: Sequence[str] = ()) -> _Table | None:
     for point in "." if mark == "," else ".,":
         table = _numbers(data, end, mark, point, len(header), columns)
         if table is not None and len(table["time"]) >= _LEAST_ROWS:
-            notes = (COMMAS,) if point == "," else ()
+            marks = DecimalMarks(mark)
+            if point == ",":
+                marks.see(data[end:].decode("ascii", errors="replace"))
+            notes = marks.notes(FORMAT, line)
             return _whole_table(table, columns, _aside(header, columns, len(table["time"])), notes)
     return None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError
@@ -19,6 +19,7 @@ from wattstep.schema.channel import Channel
 if TYPE_CHECKING:  # live sensors parse lines without it
     import numpy as np
 
+N = TypeVar("N")
 SECOND_NS = 1_000_000_000
 DAMAGED = "damaged line"
 FEW, SHARE, NAMED = 3, 100, 8  # damaged lines: so many, or one in a hundred; so many are named
@@ -45,8 +46,8 @@ NO_TIME_UNIT = (
 NO_ZONE = "times without a zone are taken as UTC"
 SORTED = "lines that stand later than their time says: {}; all are sorted by their times"
 SAME_TIME = "lines of the same time are spread evenly up to the next time"
-_DECIMAL_COMMA = re.compile(rb"\b0+,[0-9]|[0-9]{4},[0-9]|[0-9],(?:[0-9]{1,2}|[0-9]{4,})(?![0-9])")
-_ANY_COMMA = re.compile(rb"[0-9]+,[0-9]+")
+_DECIMAL_COMMA = re.compile(r"\b0+,[0-9]|[0-9]{4},[0-9]|[0-9],(?:[0-9]{1,2}|[0-9]{4,})(?![0-9])")
+_ANY_COMMA = re.compile(r"[0-9]+,[0-9]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISO = re.compile(
     r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
@@ -154,12 +155,53 @@ def iso_ns(cell: str) -> tuple[int, bool] | None:
     return seconds * SECOND_NS + fraction_ns(fraction or ""), zone is not None
 
 
-def parted(data: bytes) -> str:
-    """The first number whose comma may as well part thousands, where no other tells that commas are decimal marks."""
-    if _DECIMAL_COMMA.search(data):
-        return ""
-    match = _ANY_COMMA.search(data)
-    return "" if match is None else match[0].decode()
+class DecimalMarks:
+    """Points and commas in the numbers of one file; cells that are no numbers tell nothing of them.
+
+    Args:
+        mark: What separates its cells. Where it is no comma, a comma may be the decimal mark.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._commas = mark != ","
+        self._points = False
+        self._parted = ""  # the first number whose comma may as well part thousands
+        self._decided = False  # a comma was read that is a decimal mark for sure
+        self.commas = False
+
+    def number(self, cell: str, read: Callable[[str], N]) -> N:
+        """What `read` makes of a cell, whose decimal comma, where it can be one, is a point then.
+
+        Raises:
+            Exception: As `read` does, of a cell that is no number.
+        """
+        comma = self._commas and cell.count(",") == 1 and "." not in cell
+        number = read(cell.replace(",", ".") if comma else cell)
+        if comma:
+            self.see(cell)
+        self._points |= "." in cell
+        return number
+
+    def see(self, numbers: str) -> None:
+        """Takes note of numbers with decimal commas."""
+        self.commas = True
+        self._decided = self._decided or _DECIMAL_COMMA.search(numbers) is not None
+        if not self._decided and not self._parted and (match := _ANY_COMMA.search(numbers)):
+            self._parted = match[0]
+
+    def notes(self, format_name: str, line: int) -> tuple[str, ...]:
+        """What was assumed of the commas.
+
+        Raises:
+            FormatError: Commas and points both stand in numbers, so that one of them parts
+                thousands; or all commas may as well part thousands.
+        """
+        if self._points and self.commas:
+            raise FormatError(format_name, line, MIXED, id="mixed-decimal-marks")
+        if self._parted and not self._decided:
+            problem = THOUSANDS.format(self._parted)
+            raise FormatError(format_name, line, problem, id="ambiguous-commas")
+        return (COMMAS,) if self.commas else ()
 
 
 def spread(t_ns: Sequence[int]) -> list[int]:

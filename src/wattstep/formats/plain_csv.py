@@ -20,9 +20,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     DAMAGED,
-    FAR_APART_S,
     NO_END,
-    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
@@ -33,6 +31,8 @@ from wattstep.formats.rows import (
     left_out,
     separator,
     spread,
+    taken,
+    unsaid_ns,
     whole_lines,
 )
 from wattstep.schema.channel import Channel, Domain, Kind
@@ -45,8 +45,6 @@ _BEHIND = re.compile(r"(.+?)(?:\s*\(([^()]+)\)|[ _]([^\W_]+))")  # "Current (mA)
 SUM: Final = "the last line is the sum of the others, no sample, and was left out"
 LEAST_SUMMED, SUMMED = 10, 0.05  # lines; how far from their sum, or integral, it may lie
 _NOT_AFTER: Final = "its time is not after the line before"
-# A plain number this large is thousandths and so on of seconds since 1970.
-_EPOCH: Final = ((10**17, 1), (10**14, 1000), (10**11, 10**6))
 _WALL_NS = 10**17  # later than March 1973: nothing counts that long from its start
 _MOST_NS = 4 * 10**18
 # Unit as written: SI unit, factor.
@@ -147,8 +145,14 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         values.append(row)
     if again is not None and t_ns[0] == t_ns[-1]:
         raise FormatError(FORMAT, again, _NOT_AFTER, id="time-not-after")
-    notes = [*reader.marks.notes(FORMAT, line), *reader.notes]
-    _check_times(t_ns, unit_ns, line)
+    steps = [after - before for before, after in pairwise(t_ns)]
+    apart_s = statistics.median(steps or [0]) / SECOND_NS
+    wall = bool(t_ns) and t_ns[0] >= _WALL_NS
+    notes = [
+        *reader.marks.notes(FORMAT, line),
+        *reader.notes,
+        *taken(reader.unsaid_ns, wall, apart_s, FORMAT, line),
+    ]
     odd = back or (damage[-1] if damage and damage[-1].line == number else None)
     summed = _is_sum(reader, last, columns, t_ns if odd else t_ns[:-1], values)
     if summed:
@@ -163,15 +167,6 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         t_ns = spread(t_ns)
         notes.append(SAME_TIME)
     return _recording(columns, t_ns, values, damage, cut, notes, int(summed))
-
-
-def _check_times(t_ns: Sequence[int], unit_ns: int, line: int) -> None:
-    """Refuses times that may as well be thousandths of what they are taken for."""
-    if unit_ns or len(t_ns) < 2 or t_ns[0] >= _WALL_NS:
-        return
-    apart = statistics.median(after - before for before, after in pairwise(t_ns)) / SECOND_NS
-    if apart >= FAR_APART_S:
-        raise FormatError(FORMAT, line, NO_TIME_UNIT.format(apart), id="no-time-unit")
 
 
 def stated_units(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
@@ -399,11 +394,13 @@ class _Reader:
     Attributes:
         marks: Of the numbers read so far.
         notes: What was assumed of the cells read so far.
+        unsaid_ns: What the first time without a unit counts; 0: there was none.
     """
 
     def __init__(self, mark: str) -> None:
         self.marks = DecimalMarks(mark)
         self.notes: dict[str, None] = {}
+        self.unsaid_ns = 0
 
     def number(self, cell: str, factor: float, line: int) -> float:
         """A value in its SI unit; NaN where the cell says that there is none."""
@@ -424,8 +421,10 @@ class _Reader:
         """
         try:
             count = self.marks.number(cell, Decimal)
-            unit_ns = unit_ns or next((ns for least, ns in _EPOCH if count >= least), SECOND_NS)
             if "_" not in cell and count.is_finite() and count.adjusted() <= 18:
+                if not unit_ns:
+                    unit_ns = unsaid_ns(count, FORMAT, line)
+                    self.unsaid_ns = self.unsaid_ns or unit_ns
                 t_ns = int((count * unit_ns).to_integral_value())
             else:
                 t_ns = _MOST_NS

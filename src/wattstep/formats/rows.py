@@ -17,6 +17,8 @@ from wattstep.formats.recording import FormatError
 from wattstep.schema.channel import Channel
 
 if TYPE_CHECKING:  # live sensors parse lines without it
+    from decimal import Decimal
+
     import numpy as np
 
 N = TypeVar("N")
@@ -39,10 +41,21 @@ THOUSANDS = (
     "all numbers with a comma have three digits behind it, as {} has: whether that is a decimal mark or parts "
     "thousands nobody can tell; write points"
 )
-FAR_APART_S = 20  # so far apart, times without a unit may as well be milliseconds
+_LONGEST_S = 10**8  # three years: nothing counts that long from its start
+# Numbers that are a date from 2001 to 2100: the first, the one behind the last, what each counts in ns.
+_DATES = tuple((10**9 * SECOND_NS // ns, LAST_NS // ns, ns) for ns in (SECOND_NS, 10**6, 1000, 1))
+_DATES_IN = MappingProxyType({SECOND_NS: "s", 10**6: "ms", 1000: "µs", 1: "ns"})
+# So far apart, times without a unit may as well be thousandths of what they are taken for: of dates,
+# since a device was switched on.
+_FAR_APART_S, _DATES_FAR_APART_S = 5, 3600
 NO_TIME_UNIT = (
     "its times say no unit, and lie {:g} apart: call the column time_s, time_ms, or what else it is"
 )
+NO_DATE = (
+    "time {} says no unit, and is no date from 2001 to 2100 in s, ms, µs or ns since 1970: call the column time_s, "
+    "time_ns, or what else it is"
+)
+TAKEN = "its times say no unit and are taken as {}"
 NO_ZONE = "times without a zone are taken as UTC"
 SORTED = "lines that stand later than their time says: {}; all are sorted by their times"
 SAME_TIME = "lines of the same time are spread evenly up to the next time"
@@ -202,6 +215,52 @@ class DecimalMarks:
             problem = THOUSANDS.format(self._parted)
             raise FormatError(format_name, line, problem, id="ambiguous-commas")
         return (COMMAS,) if self.commas else ()
+
+
+def unsaid_ns(number: Decimal | float, format_name: str, line: int) -> int:
+    """What a time without a unit counts, in ns: seconds, or by its size s, ms, µs or ns since 1970.
+
+    Raises:
+        FormatError: It is too large for a time since a start, and no date from 2001 to 2100.
+    """
+    if number < _LONGEST_S:
+        return SECOND_NS
+    for first, behind, ns in _DATES:
+        if first <= number < behind:
+            return ns
+    raise FormatError(format_name, line, NO_DATE.format(f"{number:.15g}"), id="no-time-unit")
+
+
+def unsaid_by_column(numbers: np.ndarray) -> np.ndarray | None:
+    """As `unsaid_ns` says, for all rows; None where it would raise."""
+    import numpy as np
+
+    units = [numbers < _LONGEST_S, *((f <= numbers) & (numbers < b) for f, b, _ in _DATES)]
+    ns: np.ndarray = np.select(units, [SECOND_NS, *(ns for _, _, ns in _DATES)], 0)
+    return ns if ns.all() else None
+
+
+def taken(
+    unit_ns: int, since_1970: bool, apart_s: float, format_name: str, line: int
+) -> tuple[str, ...]:
+    """Note about times without a unit.
+
+    Args:
+        unit_ns: What `unsaid_ns` says of them; 0: they say their unit.
+        since_1970: They are dates.
+        apart_s: How far rows usually lie apart, so taken.
+        format_name: For errors.
+        line: Of the header.
+
+    Raises:
+        FormatError: They lie so far apart that they may as well be in a smaller unit.
+    """
+    if not unit_ns:
+        return ()
+    if apart_s >= (_DATES_FAR_APART_S if since_1970 else _FAR_APART_S):
+        apart = NO_TIME_UNIT.format(apart_s * SECOND_NS / unit_ns)
+        raise FormatError(format_name, line, apart, id="no-time-unit")
+    return (TAKEN.format(f"{_DATES_IN[unit_ns]} since 1970" if since_1970 else "seconds"),)
 
 
 def spread(t_ns: Sequence[int]) -> list[int]:

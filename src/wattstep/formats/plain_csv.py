@@ -19,23 +19,20 @@ import numpy as np
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
-    COMMAS,
     DAMAGED,
-    FAR_APART_S,
-    MIXED,
     NO_END,
-    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
     SECOND_NS,
-    THOUSANDS,
     TIME_UNITS_NS,
+    DecimalMarks,
     iso_ns,
     left_out,
-    parted,
     separator,
     spread,
+    taken,
+    unsaid_ns,
     whole_lines,
 )
 from wattstep.schema.channel import Channel, Domain, Kind
@@ -48,8 +45,6 @@ _BEHIND = re.compile(r"(.+?)(?:\s*\(([^()]+)\)|[ _]([^\W_]+))")  # "Current (mA)
 SUM: Final = "the last line is the sum of the others, no sample, and was left out"
 LEAST_SUMMED, SUMMED = 10, 0.05  # lines; how far from their sum, or integral, it may lie
 _NOT_AFTER: Final = "its time is not after the line before"
-# A plain number this large is thousandths and so on of seconds since 1970.
-_EPOCH: Final = ((10**17, 1), (10**14, 1000), (10**11, 10**6))
 _WALL_NS = 10**17  # later than March 1973: nothing counts that long from its start
 _MOST_NS = 4 * 10**18
 # Unit as written: SI unit, factor.
@@ -150,11 +145,14 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         values.append(row)
     if again is not None and t_ns[0] == t_ns[-1]:
         raise FormatError(FORMAT, again, _NOT_AFTER, id="time-not-after")
-    reader.check(line)
-    _check_times(t_ns, unit_ns, line)
-    if COMMAS in reader.notes and (parting := parted(text.encode())):
-        raise FormatError(FORMAT, line, THOUSANDS.format(parting), id="ambiguous-commas")
-    notes = list(reader.notes)
+    steps = [after - before for before, after in pairwise(t_ns)]
+    apart_s = statistics.median(steps or [0]) / SECOND_NS
+    wall = bool(t_ns) and t_ns[0] >= _WALL_NS
+    notes = [
+        *reader.marks.notes(FORMAT, line),
+        *reader.notes,
+        *taken(reader.unsaid_ns, wall, apart_s, FORMAT, line),
+    ]
     odd = back or (damage[-1] if damage and damage[-1].line == number else None)
     summed = _is_sum(reader, last, columns, t_ns if odd else t_ns[:-1], values)
     if summed:
@@ -169,15 +167,6 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
         t_ns = spread(t_ns)
         notes.append(SAME_TIME)
     return _recording(columns, t_ns, values, damage, cut, notes, int(summed))
-
-
-def _check_times(t_ns: Sequence[int], unit_ns: int, line: int) -> None:
-    """Refuses times that may as well be thousandths of what they are taken for."""
-    if unit_ns or len(t_ns) < 2 or t_ns[0] >= _WALL_NS:
-        return
-    apart = statistics.median(after - before for before, after in pairwise(t_ns)) / SECOND_NS
-    if apart >= FAR_APART_S:
-        raise FormatError(FORMAT, line, NO_TIME_UNIT.format(apart), id="no-time-unit")
 
 
 def stated_units(units: Sequence[str], header: Sequence[str]) -> Mapping[str, str]:
@@ -403,29 +392,22 @@ class _Reader:
         mark: What separates them. Where it is no comma, a comma may be the decimal mark.
 
     Attributes:
+        marks: Of the numbers read so far.
         notes: What was assumed of the cells read so far.
+        unsaid_ns: What the first time without a unit counts; 0: there was none.
     """
 
     def __init__(self, mark: str) -> None:
-        self._commas = mark != ","
-        self._points = False
+        self.marks = DecimalMarks(mark)
         self.notes: dict[str, None] = {}
-
-    def check(self, line: int) -> None:
-        """Refuses commas beside points in numbers: one of them parts thousands.
-
-        Raises:
-            FormatError: Both were read.
-        """
-        if self._points and COMMAS in self.notes:
-            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
+        self.unsaid_ns = 0
 
     def number(self, cell: str, factor: float, line: int) -> float:
         """A value in its SI unit; NaN where the cell says that there is none."""
         if cell.lower() in NO_VALUE:
             return math.nan
         try:
-            value = float(self._pointed(cell)) * factor
+            value = self.marks.number(cell, float) * factor
         except ValueError:
             value = math.inf
         if not math.isfinite(value) or "_" in cell:
@@ -438,9 +420,11 @@ class _Reader:
         A number whose unit is not said (0) is seconds, or what its size says, since 1970.
         """
         try:
-            count = Decimal(self._pointed(cell))
-            unit_ns = unit_ns or next((ns for least, ns in _EPOCH if count >= least), SECOND_NS)
+            count = self.marks.number(cell, Decimal)
             if "_" not in cell and count.is_finite() and count.adjusted() <= 18:
+                if not unit_ns:
+                    unit_ns = unsaid_ns(count, FORMAT, line)
+                    self.unsaid_ns = self.unsaid_ns or unit_ns
                 t_ns = int((count * unit_ns).to_integral_value())
             else:
                 t_ns = _MOST_NS
@@ -458,11 +442,3 @@ class _Reader:
         if not zoned:
             self.notes[NO_ZONE] = None
         return t_ns
-
-    def _pointed(self, cell: str) -> str:
-        """The cell with its decimal comma as a point, where it can be one."""
-        if not self._commas or cell.count(",") != 1 or "." in cell or ":" in cell:
-            self._points |= "." in cell and ":" not in cell
-            return cell
-        self.notes[COMMAS] = None
-        return cell.replace(",", ".")

@@ -14,21 +14,20 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.power_meter_columns import FORMAT, Column, columns_of
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
-    COMMAS,
     DAMAGED,
-    FAR_APART_S,
-    MIXED,
     NO_END,
-    NO_TIME_UNIT,
     NO_VALUE,
     NO_ZONE,
     SAME_TIME,
-    THOUSANDS,
+    SECOND_NS,
+    DecimalMarks,
     iso_ns,
     left_out,
-    parted,
     separator,
     spread,
+    taken,
+    unsaid_by_column,
+    unsaid_ns,
     whole_lines,
 )
 from wattstep.schema.channel import Channel
@@ -48,11 +47,9 @@ _VALUES: Final = {
     "current": replace(CHANNEL, name="meter.current", unit="A", role="unknown"),
     "energy": replace(CHANNEL, name="meter.energy", unit="J", role="unknown", kind="counter"),
 }
-# A plain number this large is seconds since 1970, or thousandths and so on of it.
-_EPOCH: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
+_WALL_S: Final = 1e8  # later than March 1973: nothing counts that long from its start
 _LEAST_ROWS: Final = 2
 _NOT_AFTER: Final = "its time is not after that of the line before"
-_POINTS: Final = "points"
 _MISSING: Final = "cell without a value"
 _TOO_LARGE: Final = "volts and amperes whose product no number holds"
 _BLOCK_BYTES: Final = 1 << 24  # of a log that are in memory as a table at once
@@ -81,22 +78,19 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
     whole, cut = whole_lines(data)
     table = _read_at_once(whole, units)
     table = _read_by_line(whole, units) if table is None else table
-    if COMMAS in table.notes and (number := parted(whole)):
-        raise FormatError(FORMAT, 1, THOUSANDS.format(number), id="ambiguous-commas")
     apart = float(np.median(np.diff(table.seconds)))
-    if table.unsaid and not table.wall and apart >= FAR_APART_S:
-        raise FormatError(FORMAT, 1, NO_TIME_UNIT.format(apart), id="no-time-unit")
-    return _recording(table, cut)
+    notes = taken(table.unsaid_ns, table.wall, apart, FORMAT, 1)
+    return _recording(replace(table, notes=(*table.notes, *notes)), cut)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Table:
-    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside; whether no unit of time is said."""
+    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside; what a time without a unit counts (0: it says one)."""
 
     seconds: np.ndarray
     values: dict[str, np.ndarray]
     wall: bool
-    unsaid: bool
+    unsaid_ns: int
     aside: dict[str, int]
     notes: tuple[str, ...] = ()
 
@@ -109,8 +103,9 @@ class _Cells:
     """
 
     def __init__(self, mark: str) -> None:
-        self._commas = mark != ","
+        self._marks = DecimalMarks(mark)
         self._told: dict[str, None] = {}
+        self.unsaid_ns = 0  # what the first time without a unit counts
 
     def time(self, cell: str, factor: float | None, line: int) -> tuple[float, bool]:
         """Seconds, and whether they count from 1970."""
@@ -120,11 +115,12 @@ class _Cells:
             return self._date(cell, line), True
         if not math.isfinite(number):
             raise FormatError(FORMAT, line, f"{cell[:40]!r} is no time", id="not-a-time")
-        for least, each in _EPOCH:
-            if factor is None and number >= least:
-                return number * each, True
-        seconds = number * (factor or 1.0)
-        return seconds, seconds >= _EPOCH[-1][0]
+        if factor is None:
+            unit_ns = unsaid_ns(number, FORMAT, line)
+            self.unsaid_ns = self.unsaid_ns or unit_ns
+            factor = unit_ns / SECOND_NS
+        seconds = number * factor
+        return seconds, seconds >= _WALL_S
 
     def value(self, cell: str, column: Column, line: int) -> float:
         """In SI units; NaN where the cell says that there is none."""
@@ -146,23 +142,14 @@ class _Cells:
         """Metadata of a meter's file that its reader needs.
 
         Raises:
-            FormatError: Commas and points both stand in numbers: one of them parts thousands.
+            FormatError: Commas or points of its numbers part thousands, or may do so.
         """
-        if {COMMAS, _POINTS} <= self._told.keys():
-            raise FormatError(FORMAT, line, MIXED, id="mixed-decimal-marks")
-        return tuple(note for note in self._told if note != _POINTS)
+        return (*self._marks.notes(FORMAT, line), *self._told)
 
     def _number(self, cell: str) -> float:
         if "_" in cell:
             raise ValueError(cell)
-        if self._commas and "," in cell and "." not in cell:
-            number = float(cell.replace(",", ".", 1))
-            self._told[COMMAS] = None
-            return number
-        number = float(cell)
-        if "." in cell:
-            self._told[_POINTS] = None
-        return number
+        return self._marks.number(cell, float)
 
     def _date(self, cell: str, line: int) -> float:
         time = iso_ns(cell)
@@ -200,7 +187,7 @@ def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
         seconds=np.asarray(table.seconds),
         values={quantity: np.asarray(reading) for quantity, reading in table.values.items()},
         wall=table.wall,
-        unsaid=columns["time"].factor is None,
+        unsaid_ns=cells.unsaid_ns,
         aside={**aside, DAMAGED: len(damage)} if damage else aside,
         notes=notes,
     )
@@ -278,7 +265,10 @@ def _read_at_once(data: bytes, units: Sequence[str] = ()) -> _Table | None:
     for point in "." if mark == "," else ".,":
         table = _numbers(data, end, mark, point, len(header), columns)
         if table is not None and len(table["time"]) >= _LEAST_ROWS:
-            notes = (COMMAS,) if point == "," else ()
+            marks = DecimalMarks(mark)
+            if point == ",":
+                marks.see(data[end:].decode("ascii", errors="replace"))
+            notes = marks.notes(FORMAT, line)
             return _whole_table(table, columns, _aside(header, columns, len(table["time"])), notes)
     return None
 
@@ -290,7 +280,14 @@ def _whole_table(
     notes: tuple[str, ...],
 ) -> _Table | None:
     """The table in SI units, or None where something in it must be said with its line."""
-    seconds, wall = _seconds(table.pop("time"), columns["time"].factor)
+    numbers, factor, unsaid = table.pop("time"), columns["time"].factor, 0
+    if factor is None:
+        each_ns = unsaid_by_column(numbers)
+        if each_ns is None:
+            return None
+        seconds, unsaid = numbers * (each_ns / SECOND_NS), int(each_ns[0])
+    else:
+        seconds = numbers * factor
     if not np.isfinite(seconds).all() or not (np.diff(seconds) >= 0).all():
         return None
     if seconds[0] == seconds[-1]:
@@ -299,8 +296,10 @@ def _whole_table(
         np.multiply(values, columns[quantity].factor or 1.0, out=values)
     if any(np.isinf(values).any() for values in table.values()):
         return None
-    unsaid = columns["time"].factor is None
-    return _Table(seconds=seconds, values=table, wall=wall, unsaid=unsaid, aside=aside, notes=notes)
+    wall = bool(seconds[-1] >= _WALL_S)
+    return _Table(
+        seconds=seconds, values=table, wall=wall, unsaid_ns=unsaid, aside=aside, notes=notes
+    )
 
 
 def _numbers(
@@ -345,15 +344,6 @@ def _blocks(data: bytes, begin: int) -> Iterator[memoryview]:
         end = data.find(b"\n", begin + _BLOCK_BYTES) + 1 or len(data)
         yield whole[begin:end]
         begin = end
-
-
-def _seconds(number: np.ndarray, factor: float | None) -> tuple[np.ndarray, bool]:
-    """As `_Cells.time` says, for all rows."""
-    if factor is not None:
-        number = number * factor
-        return number, bool(number[-1] >= _EPOCH[-1][0])
-    large = [number >= least for least, _ in _EPOCH]
-    return np.select(large, [number * each for _, each in _EPOCH], number), bool(large[-1][-1])
 
 
 def _aside(header: Sequence[str], columns: dict[str, Column], rows: int) -> dict[str, int]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate, groupby, pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import FormatError
 from wattstep.schema.channel import Channel
 
 if TYPE_CHECKING:  # live sensors parse lines without it
+    from decimal import Decimal
+
     import numpy as np
 
+N = TypeVar("N")
 SECOND_NS = 1_000_000_000
 DAMAGED = "damaged line"
 FEW, SHARE, NAMED = 3, 100, 8  # damaged lines: so many, or one in a hundred; so many are named
@@ -38,15 +41,26 @@ THOUSANDS = (
     "all numbers with a comma have three digits behind it, as {} has: whether that is a decimal mark or parts "
     "thousands nobody can tell; write points"
 )
-FAR_APART_S = 20  # so far apart, times without a unit may as well be milliseconds
+_LONGEST_S = 10**8  # three years: nothing counts that long from its start
+# Numbers that are a date from 2001 to 2100: the first, the one behind the last, what each counts in ns.
+_DATES = tuple((10**9 * SECOND_NS // ns, LAST_NS // ns, ns) for ns in (SECOND_NS, 10**6, 1000, 1))
+_DATES_IN = MappingProxyType({SECOND_NS: "s", 10**6: "ms", 1000: "µs", 1: "ns"})
+# So far apart, times without a unit may as well be thousandths of what they are taken for: of dates,
+# since a device was switched on.
+_FAR_APART_S, _DATES_FAR_APART_S = 5, 3600
 NO_TIME_UNIT = (
     "its times say no unit, and lie {:g} apart: call the column time_s, time_ms, or what else it is"
 )
+NO_DATE = (
+    "time {} says no unit, and is no date from 2001 to 2100 in s, ms, µs or ns since 1970: call the column time_s, "
+    "time_ns, or what else it is"
+)
+TAKEN = "its times say no unit and are taken as {}"
 NO_ZONE = "times without a zone are taken as UTC"
 SORTED = "lines that stand later than their time says: {}; all are sorted by their times"
 SAME_TIME = "lines of the same time are spread evenly up to the next time"
-_DECIMAL_COMMA = re.compile(rb"\b0+,[0-9]|[0-9]{4},[0-9]|[0-9],(?:[0-9]{1,2}|[0-9]{4,})(?![0-9])")
-_ANY_COMMA = re.compile(rb"[0-9]+,[0-9]+")
+_DECIMAL_COMMA = re.compile(r"\b0+,[0-9]|[0-9]{4},[0-9]|[0-9],(?:[0-9]{1,2}|[0-9]{4,})(?![0-9])")
+_ANY_COMMA = re.compile(r"[0-9]+,[0-9]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISO = re.compile(
     r"([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})"
@@ -154,12 +168,99 @@ def iso_ns(cell: str) -> tuple[int, bool] | None:
     return seconds * SECOND_NS + fraction_ns(fraction or ""), zone is not None
 
 
-def parted(data: bytes) -> str:
-    """The first number whose comma may as well part thousands, where no other tells that commas are decimal marks."""
-    if _DECIMAL_COMMA.search(data):
-        return ""
-    match = _ANY_COMMA.search(data)
-    return "" if match is None else match[0].decode()
+class DecimalMarks:
+    """Points and commas in the numbers of one file; cells that are no numbers tell nothing of them.
+
+    Args:
+        mark: What separates its cells. Where it is no comma, a comma may be the decimal mark.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._commas = mark != ","
+        self._points = False
+        self._parted = ""  # the first number whose comma may as well part thousands
+        self._decided = False  # a comma was read that is a decimal mark for sure
+        self.commas = False
+
+    def number(self, cell: str, read: Callable[[str], N]) -> N:
+        """What `read` makes of a cell, whose decimal comma, where it can be one, is a point then.
+
+        Raises:
+            Exception: As `read` does, of a cell that is no number.
+        """
+        comma = self._commas and cell.count(",") == 1 and "." not in cell
+        number = read(cell.replace(",", ".") if comma else cell)
+        if comma:
+            self.see(cell)
+        self._points |= "." in cell
+        return number
+
+    def see(self, numbers: str) -> None:
+        """Takes note of numbers with decimal commas."""
+        self.commas = True
+        self._decided = self._decided or _DECIMAL_COMMA.search(numbers) is not None
+        if not self._decided and not self._parted and (match := _ANY_COMMA.search(numbers)):
+            self._parted = match[0]
+
+    def notes(self, format_name: str, line: int) -> tuple[str, ...]:
+        """What was assumed of the commas.
+
+        Raises:
+            FormatError: Commas and points both stand in numbers, so that one of them parts
+                thousands; or all commas may as well part thousands.
+        """
+        if self._points and self.commas:
+            raise FormatError(format_name, line, MIXED, id="mixed-decimal-marks")
+        if self._parted and not self._decided:
+            problem = THOUSANDS.format(self._parted)
+            raise FormatError(format_name, line, problem, id="ambiguous-commas")
+        return (COMMAS,) if self.commas else ()
+
+
+def unsaid_ns(number: Decimal | float, format_name: str, line: int) -> int:
+    """What a time without a unit counts, in ns: seconds, or by its size s, ms, µs or ns since 1970.
+
+    Raises:
+        FormatError: It is too large for a time since a start, and no date from 2001 to 2100.
+    """
+    if number < _LONGEST_S:
+        return SECOND_NS
+    for first, behind, ns in _DATES:
+        if first <= number < behind:
+            return ns
+    raise FormatError(format_name, line, NO_DATE.format(f"{number:.15g}"), id="no-time-unit")
+
+
+def unsaid_by_column(numbers: np.ndarray) -> np.ndarray | None:
+    """As `unsaid_ns` says, for all rows; None where it would raise."""
+    import numpy as np
+
+    units = [numbers < _LONGEST_S, *((f <= numbers) & (numbers < b) for f, b, _ in _DATES)]
+    ns: np.ndarray = np.select(units, [SECOND_NS, *(ns for _, _, ns in _DATES)], 0)
+    return ns if ns.all() else None
+
+
+def taken(
+    unit_ns: int, since_1970: bool, apart_s: float, format_name: str, line: int
+) -> tuple[str, ...]:
+    """Note about times without a unit.
+
+    Args:
+        unit_ns: What `unsaid_ns` says of them; 0: they say their unit.
+        since_1970: They are dates.
+        apart_s: How far rows usually lie apart, so taken.
+        format_name: For errors.
+        line: Of the header.
+
+    Raises:
+        FormatError: They lie so far apart that they may as well be in a smaller unit.
+    """
+    if not unit_ns:
+        return ()
+    if apart_s >= (_DATES_FAR_APART_S if since_1970 else _FAR_APART_S):
+        apart = NO_TIME_UNIT.format(apart_s * SECOND_NS / unit_ns)
+        raise FormatError(format_name, line, apart, id="no-time-unit")
+    return (TAKEN.format(f"{_DATES_IN[unit_ns]} since 1970" if since_1970 else "seconds"),)
 
 
 def spread(t_ns: Sequence[int]) -> list[int]:

@@ -65,7 +65,7 @@ def _by_thing(
 ) -> Mapping[tuple[str, str], Channel]:
     kind = "counter" if unit == "J" else "gauge"
     return {
-        (log.imported.file_of(c.name), thing_of(_OF_HALF.sub("", c.name.lower()))): c
+        (log.imported.file_of(c.name), thing_of(_OF_HALF.sub("", c.name.lower()), c.unit)): c
         for c in channels
         if c.unit == unit and c.kind == kind
     }

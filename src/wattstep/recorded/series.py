@@ -557,7 +557,7 @@ class Series:
         }
 
     def _thing(self, channel: Channel) -> tuple[str, str]:
-        return self.imported.file_of(channel.name), thing_of(channel.name)
+        return self.imported.file_of(channel.name), thing_of(channel.name, channel.unit)
 
     @cached_property
     def outside(self) -> dict[str, EnergySource]:

@@ -32,7 +32,7 @@ LEAST_STEPS = 5  # in a state: fewer make no mean
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 PER_STEP = ("energy_per_step", "energy_per_sample")
 RECORDING = "recording"
-UNSAMPLED = "; in the rest power may have been anything from none to the highest that was seen"
+UNSAMPLED = "; in the rest power may have been anything from {} to {}"
 IDLE = {"before": "idle_before", "after": "idle_after"}
 STABILIZING = "stabilizing"  # the wait of --stable
 CANARY = "canary"  # fixed work before and after the training
@@ -144,24 +144,24 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
         _unsampled(energy, (span[1] - span[0]) * 1e-9 - seconds) if share < SAMPLED else (0.0, 0.0)
     )
     exact = not (step or less or more)
+    unsampled = UNSAMPLED.format(
+        "the lowest that was seen" if less else "none",
+        "the highest that was seen" if more else "none",
+    )
     return Figure(
         value=gain, unit="J", status=energy.status, source=energy.source,
-        low=None if exact else _at_least(gain, gain + less - step),
+        low=None if exact else gain + less - step if gain < 0 or less < 0 else max(gain - step, 0.0),
         high=None if exact else gain + more + step,
         systematic=energy.systematic_at(gain / seconds),
         reason=joined(energy.note, partly(share, RECORDING)),
-        method=f"{WHOLE}, what was sampled of it" + UNSAMPLED * bool(less or more),
+        method=f"{WHOLE}, what was sampled of it" + unsampled * bool(less or more),
     )  # fmt: skip
 
 
 def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
-    """Least and most energy in J that may have flowed while nothing was sampled: none, or at the highest power seen."""
+    """Least and most energy in J that may have flowed while nothing was sampled: at the lowest power seen, or none, and at the highest."""
     watts = energy.gauge[1] if energy.gauge is not None else energy.curve.rates()
     return min(float(np.nanmin(watts)), 0.0) * seconds, max(float(np.nanmax(watts)), 0.0) * seconds
-
-
-def _at_least(gain: float, low: float) -> float:
-    return low if gain < 0 else max(low, 0.0)
 
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:

@@ -19,9 +19,8 @@ Origin = Literal["measured", "replayed", "modelled"]
 TRAINING_CPU = ("process_cpu_time", "process_cpu_time_coarse", "children_cpu_time")
 RECORDING_CPU = ("sampler_cpu_time", "companion_cpu_time")
 _OF_QUANTITY = re.compile(r"power|energy|watts?|joules?|total|used|consum(?:ed|ption)|[\W_]")
-_LETTERS = frozenset(
-    "pewjuvia"
-)  # a name of one such letter is a quantity, of nothing in particular
+# A name of one such letter is a quantity, of nothing in particular, in its own unit alone.
+_LETTERS = {"W": "pw", "J": "ej", "V": "uv", "A": "ia"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +177,9 @@ class Rail(Protocol):
     @property
     def domain(self) -> str: ...  # noqa: D102
 
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+
 
 R = TypeVar("R", bound=Rail)
 
@@ -188,11 +190,13 @@ def parts_once(channels: Iterable[R]) -> list[R]:
     A graphics card has both, "gpu0.power" and "gpu0.energy".
     """
     parts = [channel for channel in channels if channel.role in ("power_part", "energy_part")]
-    counted = {thing_of(channel.name) for channel in parts if channel.role == "energy_part"}
-    return [c for c in parts if c.role == "energy_part" or thing_of(c.name) not in counted]
+    counted = {
+        thing_of(channel.name, channel.unit) for channel in parts if channel.role == "energy_part"
+    }
+    return [c for c in parts if c.role == "energy_part" or thing_of(c.name, c.unit) not in counted]
 
 
-def thing_of(name: str) -> str:
-    """What a channel is of: its name without words for power and energy, "gpu" for "gpu_power"; "" for "p"."""
+def thing_of(name: str, unit: str) -> str:
+    """What a channel is of: its name without words for power and energy, "gpu" for "gpu_power"; "" for "p" in W."""
     thing = _OF_QUANTITY.sub("", name.lower())
-    return "" if thing in _LETTERS else thing
+    return "" if len(thing) == 1 and thing in _LETTERS.get(unit, "") else thing

@@ -120,6 +120,18 @@ def test_a_supply_that_is_told_twice_is_one_rail(tmp_path: Path) -> None:
     assert rails == pytest.approx({"energy": 600.0, "gpu_energy": 480.0, "cpu_power": 600.0})
 
 
+def test_letters_are_quantities_in_their_own_units_alone(tmp_path: Path) -> None:
+    """50 W of `a` and 2 W of `v` are two rails; `p` and `e` are power and energy of one: 600 J."""
+    run = log(tmp_path, "t_s,a [W],v [J],gpu [W]", lambda n: f"50,{2 * n},7")
+    rails = {name: each["value"] for name, each in run.document()["energy_by_rail"].items()}
+    assert rails == pytest.approx({"a": 6000.0, "v": 240.0, "gpu": 840.0})
+    assert not saying(run.document()["status_notes"], "times apart")
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    run = log(beside, "t_s,p [W],e [J]", lambda n: f"{watts(n)},{5 * n}")
+    assert list(run.series.rails) == ["e"]
+
+
 def test_a_counter_that_was_reset_says_so_and_lacks_that_second(tmp_path: Path) -> None:
     """5 J a second, from 0 again after 60 and 100 s: 118 of 120 s are known."""
     run = log(tmp_path, "t_s,energy [J]", lambda n: f"{5 * (n - (n > 60) * 61 - (n > 100) * 40)}")

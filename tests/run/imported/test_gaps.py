@@ -76,3 +76,25 @@ def test_reads_of_which_every_other_fails_tell_no_energy_and_why(tmp_path: Path)
     ]
     assert energy.missing
     assert_says(energy.reason, "no two samples")
+
+
+def test_every_other_read_of_power_beside_a_temperature_in_all_rows(tmp_path: Path) -> None:
+    """No row is the temperature's own: the empty cells are failed reads of the power."""
+    run = log(tmp_path, "t_s,power [W],temp [°C]", lambda n: f"{'' if n % 2 else 5},40")
+    energy = run.metrics["recorded_energy"]
+    assert energy.missing
+    assert_says(energy.reason, "no two samples")
+
+
+def test_watts_and_volts_of_one_sensor_between_rows_of_another(tmp_path: Path) -> None:
+    run = log(tmp_path, "t_s,power [W],v [V],temp [°C]", lambda n: ",,40" if n % 2 else "5,5,")
+    assert run.metrics["recorded_energy"].value == pytest.approx(600.0)
+
+
+def test_power_of_a_battery_that_may_have_been_charged_in_a_gap(tmp_path: Path) -> None:
+    """60 s at 5 W, a second to -6 W, 19 s at that, 40 s of nothing: 300 - 0.5 - 114 J, and -240 to 200 J."""
+    cells = {**dict.fromkeys(range(61), "5"), **dict.fromkeys(range(61, 81), "-6")}
+    energy = log(tmp_path, "t_s,power [W]", lambda n: cells.get(n, "")).metrics["recorded_energy"]
+    assert energy.value == pytest.approx(185.5)
+    assert (energy.low, energy.high) == pytest.approx((-54.5, 385.5))
+    assert_says(energy.method, "the lowest", "the highest")

@@ -9,6 +9,7 @@ import numpy as np
 from wattstep.attribution.folding import mean_gain
 from wattstep.attribution.part_time import unevenly_seen
 from wattstep.attribution.regression.locking import places_seen
+from wattstep.recorded.curves import Curve
 from wattstep.recorded.power import NEXT, EnergySource, spoken
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -24,6 +25,10 @@ FEW_SLICES = 10  # of power: fewer tell little of how far samples lie beside the
 MOST_OFF = 0.5  # of a value without a spread: what may be off by more is not told
 LEAST_COVERED = 0.95  # of the time that a figure is of: with less of it sampled, it says so
 MIXED_IN = "a value of the sensor may mix in {}"
+BETWEEN = (
+    "time outside of steps lies between the same samples: the interval reaches {} % further down and "
+    "{} % further up"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +138,33 @@ def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
 
     In a gap power may be anything from none to twice that of a step.
     """
+    if energy.thinned or not energy.sensed:
+        figure = with_time_between(figure, energy.curve, steps)
     if not energy.sensed:
         return figure
     gaps = np.minimum(steps.gap_s, energy.mixes_s)[steps.clean]
     share = float(gaps.sum() / steps.seconds[steps.clean].sum())
     return _wider(figure, share, MIXED_IN.format("the gaps between steps"))
+
+
+def with_time_between(figure: Figure, curve: Curve, steps: Steps) -> Figure:
+    """The figure of a step, its interval as wide as time outside of steps between two samples makes it.
+
+    Args:
+        figure: What a step gained of the curve, mean.
+        curve: Goes evenly from sample to sample.
+        steps: Of which the clean ones are in the figure.
+    """
+    least, most = curve.apart(steps.start_ns[steps.clean], steps.end_ns[steps.clean])
+    if figure.low is None or figure.high is None or least == most:
+        return figure
+    down, up = (rounded(100 * abs(part - 1), 2) for part in (least, most))
+    return replace(
+        figure,
+        low=figure.low * (least if figure.low > 0 else 1.0),
+        high=figure.high * most,
+        method=f"{figure.method}; {BETWEEN.format(down, up)}",
+    )
 
 
 def _at_ends(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:

@@ -83,6 +83,30 @@ class Curve:
         values = self._interpolated(last, self.total) - self._interpolated(first, self.total)
         return np.where(covered > 0, values, np.nan), covered
 
+    def apart(self, start_ns: IntArray, end_ns: IntArray) -> tuple[float, float]:
+        """Least and most that intervals may have gained together, as parts of what they are given.
+
+        From sample to sample a curve goes evenly: of what it gains between two of them, intervals that
+        fill b of this time are given b / (a + b), where a lies outside of them. It was all theirs where
+        nothing flowed outside, and b / (2 a + b) where twice as much flowed there.
+
+        Args:
+            start_ns: Begins of the intervals, in order.
+            end_ns: Their ends; none begins before the one before has ended.
+        """
+        edges = np.stack([start_ns, end_ns], axis=1).ravel() - self.t_ns[0]
+        within = np.stack([np.zeros(len(start_ns), np.int64), end_ns - start_ns], axis=1).ravel()
+        inside = np.diff(np.interp(self.t_ns - self.t_ns[0], edges, np.cumsum(within)))
+        length = np.diff(self.t_ns)
+        mine = inside > 0
+        gain, inside, length = np.diff(self.total)[mine], inside[mine], length[mine]
+        outside = np.maximum(length - inside, 0.0)
+        given = float((gain * inside / length).sum())
+        if given <= 0:
+            return 1.0, 1.0
+        least = float((gain * inside / (outside + length)).sum())
+        return min(least / given, 1.0), max(float(gain.sum()) / given, 1.0)
+
     def gains(self, parts: IntArray) -> tuple[FloatArray, FloatArray]:
         """Integral over each part as far as it was sampled, and the sampled time in s, shape (p,) each.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wattstep.attribution.step_energy import with_time_between
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.device.disturbance import other_cpu
 from wattstep.device.utilization import (
@@ -208,7 +209,8 @@ def cpu_time_per_step(series: Series, breakdown: RunBreakdown) -> Figure:
     if not known.any():
         return missing("s", f"{source} gave no values throughout any clean step")
     status = series.status_of("process_cpu_time", "process_cpu_time_coarse")
-    return mean_figure(gains[known], "s", source, status)
+    figure = mean_figure(gains[known], "s", source, status)
+    return with_time_between(figure, curve, steps)
 
 
 def _traced_time(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:

@@ -98,8 +98,9 @@ class SoFar:
             for steps in news.steps:
                 self.steps.add(steps)
             for name, (t_ns, value) in news.samples.items():
-                self.channels[name].take(t_ns, value)
+                self.channels[name].take(t_ns, value, news.stretches.get(name))
             self.meters.take(news.samples)
+            self.lost_ticks += news.lost_ticks
             if len(news.ticks):
                 heard = True
                 self.late_ns = np.concatenate([self.late_ns, news.ticks[:, 1]])[-LATE_TICKS:]

@@ -54,7 +54,7 @@ def held(pairs: list[tuple[int, float]]) -> float:
     return float((value[:-1] * np.diff(t_ns)).sum() * 1e-9)
 
 
-def test_tables_of_samples_and_of_what_stands_for_others(tables: Path) -> None:
+def test_tables_of_samples(tables: Path) -> None:
     samples, thinned = (pq.read_table(tables / f"{n}.parquet") for n in ("samples", "thinned"))
     for column, channel in enumerate(CHANNELS, 2):
         single = [row for row in samples.to_pylist() if row["channel"] == channel.name]
@@ -71,7 +71,7 @@ def test_numbers_of_samples(tables: Path) -> None:
         assert (row["samples"], row["failed_reads"]) == (len(GOOD), TICKS - len(GOOD))
 
 
-def test_a_gauge_holds_the_mean_of_each_stretch(values: dict[str, Any]) -> None:
+def test_values_of_a_gauge(values: dict[str, Any]) -> None:
     for name, column, scale in (("board.power", 2, 1e-3), ("zone.temperature", 3, 0.1)):
         made = list(zip(GOOD[:, 0].tolist(), (GOOD[:, column] * scale).tolist(), strict=True))
         assert len(values[name]) < 0.45 * len(made)
@@ -89,7 +89,7 @@ def test_rates_of_a_counter(values: dict[str, Any]) -> None:
     assert held([*pairs, (until, 0.0)]) == pytest.approx(counted, rel=1e-6)
 
 
-def test_no_gap_where_samples_were_thinned(run: Path) -> None:
+def test_gaps(run: Path) -> None:
     target = run.parent / "gaps.json"
     export_run(run, "chrome", target)
     events = json.loads(target.read_bytes())["traceEvents"]

@@ -369,9 +369,7 @@ def measured(files: Path, folder: Path, *more: object) -> Any:
     )  # fmt: skip
 
 
-def test_a_run_that_exists_is_refused_before_anything_is_labeled(
-    files: Path, tmp_path: Path
-) -> None:
+def test_refusal_of_a_run_before_labeling(files: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     done = measured(files, tmp_path)
     assert done.returncode != 0
@@ -381,11 +379,11 @@ def test_a_run_that_exists_is_refused_before_anything_is_labeled(
     assert not (tmp_path / "other" / "out").exists()
 
 
-def test_the_cost_on_page_screen_and_in_json(
+def test_cost_on_page_and_screen(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     time = Figure(value=0.0123, unit="s", n=10, status=Status.MEASURED, source="clock")
-    cost = LabelingCost(run="run", time=time, energy=missing("J", "no such sensor here"))
+    cost = LabelingCost(run="run", time=time, energy=missing("J", "no sensor"))
     monkeypatch.setattr(command, "_cost", lambda *_: cost)
     done = measured(files, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -393,24 +391,24 @@ def test_the_cost_on_page_screen_and_in_json(
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for text in (told, page):
         assert "12.3 ms" in text
-        assert "no such sensor here" in text
+        assert "no sensor" in text
         assert "328.65 mJ" in text
     assert told.index("labeled as") < told.index("12.3 ms")
     document = json.loads(measured(files, tmp_path, "--json").stdout)
     assert document["cost"]["time"]["value"] == 0.0123
 
 
-def test_labels_are_told_where_their_cost_cannot_be_measured(
+def test_labels_without_their_cost(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> LabelingCost:
-        raise RecordingError("the sampler did not start", id="no-sampler")
+        raise RecordingError("no sampler started", id="no-sampler")
 
     monkeypatch.setattr(command, "_cost", fail)
     done = measured(files, tmp_path)
     assert done.returncode != 0
     assert "240 samples of 1 file" in done.stdout
-    assert "the sampler did not start" in done.stderr
+    assert "no sampler started" in done.stderr
     assert (tmp_path / "out" / "report.html").exists()
     done = measured(files, tmp_path, "--json")
     assert done.returncode != 0
@@ -419,7 +417,7 @@ def test_labels_are_told_where_their_cost_cannot_be_measured(
     assert document["id"] == "no-sampler"
 
 
-def test_a_class_called_as_unknown_samples_are(tmp_path: Path) -> None:
+def test_reserved_names_of_classes(tmp_path: Path) -> None:
     x, _ = blobs(45, (0, 1, 2), seed=1)
     for name in ("unknown", "unknown-3"):
         kinds = pa.array([name if n % 2 else "known" for n in range(len(x))])

@@ -66,7 +66,7 @@ def test_ticks(so_far: SoFar) -> None:
     assert so_far.lost_ticks == (LATE > 85).sum()
 
 
-def test_a_piece_that_is_thinned_between_two_looks(tmp_path: Path) -> None:
+def test_thinning_between_two_looks(tmp_path: Path) -> None:
     """Rows that were given do not come again; a stretch of which some were given is left out."""
     journals = a_long_run(tmp_path / "run", KEEP)
     layout = np.dtype(("<i8", ROWS.shape[1]))

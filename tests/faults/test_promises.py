@@ -27,7 +27,7 @@ def test_lost_samples_of_a_run(tmp_path: Path, last_s: float | None) -> None:
     journals.integers("samples-00.bin", rows if last_s is not None else [])
     convert(journals.path)
     told = (9, BEGIN_NS + 9_999_000_000)
-    with pytest.raises(UnexplainedError, match="samples are lost"):
+    with pytest.raises(UnexplainedError, match="are lost"):
         look(journals.path, told)
     lost_s = look(journals.path, told, samples=False).lost_s
     assert lost_s == pytest.approx(9.999 - (last_s or 0.0))

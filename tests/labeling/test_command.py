@@ -18,10 +18,14 @@ from tests.command_line import wattstep
 from tests.labeling.made import blobs
 from tests.refusals import id_in, refused
 
+from wattstep.cli import label as command
 from wattstep.cli.label import decide
+from wattstep.errors import RecordingError
 from wattstep.labeling import AutoLabeler, job, reading
+from wattstep.labeling.cost import LabelingCost
 from wattstep.labeling.job import Asked, LabelFolder, label_files
 from wattstep.labeling.result import robust
+from wattstep.schema.figure import Figure, Status, missing
 
 NAMES = ("a", "b", "c", "d")
 
@@ -352,3 +356,80 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("a,a,kind\n1,2,x\n")
     with refused("column-twice", "d.csv", "a"):
         reading.open_table(tmp_path / "d.csv")
+
+
+# --- what it costs ------------------------------------------------------------------------------
+
+
+def measured(files: Path, folder: Path, *more: object) -> Any:
+    """The command with `--measure`."""
+    return wattstep(
+        "label", files / "data.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--out", folder / "out", "--measure", folder / "run", *more,
+    )  # fmt: skip
+
+
+def test_refusal_of_a_run_before_labeling(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    done = measured(files, tmp_path)
+    assert done.returncode != 0
+    assert "exists already" in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert measured(files, tmp_path / "other", "--power-model", "guess").returncode != 0
+    assert not (tmp_path / "other" / "out").exists()
+
+
+def test_cost_on_page_and_screen(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = Figure(value=0.0123, unit="s", n=10, status=Status.MEASURED, source="clock")
+    cost = LabelingCost(run="run", time=time, energy=missing("J", "no sensor"))
+    monkeypatch.setattr(command, "_cost", lambda *_: cost)
+    done = measured(files, tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    for text in (told, page):
+        assert "12.3 ms" in text
+        assert "no sensor" in text
+        assert "328.65 mJ" in text
+    assert told.index("labeled as") < told.index("12.3 ms")
+    document = json.loads(measured(files, tmp_path, "--json").stdout)
+    assert document["cost"]["time"]["value"] == 0.0123
+
+
+def test_labels_without_their_cost(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> LabelingCost:
+        raise RecordingError("no sampler started", id="no-sampler")
+
+    monkeypatch.setattr(command, "_cost", fail)
+    done = measured(files, tmp_path)
+    assert done.returncode != 0
+    assert "240 samples of 1 file" in done.stdout
+    assert "no sampler started" in done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+    done = measured(files, tmp_path, "--json")
+    assert done.returncode != 0
+    document = json.loads(done.stdout)
+    assert document["labeling"]["samples"] == 240
+    assert document["id"] == "no-sampler"
+
+
+def test_reserved_names_of_classes(tmp_path: Path) -> None:
+    x, _ = blobs(45, (0, 1, 2), seed=1)
+    for name in ("unknown", "unknown-3"):
+        kinds = pa.array([name if n % 2 else "known" for n in range(len(x))])
+        csv.write_csv(table(x).append_column("kind", kinds), tmp_path / "labeled.csv")
+        csv.write_csv(table(x), tmp_path / "data.csv")
+        done = wattstep(
+            "label", tmp_path / "data.csv", "--labeled", tmp_path / "labeled.csv", "--column", "kind",
+            "--out", tmp_path / "out", "--json",
+        )  # fmt: skip
+        assert json.loads(done.stdout)["id"] == "reserved-name"
+        assert f"is called {name}," in done.stderr
+    labeler = AutoLabeler(candidates=8).fit(*blobs(30, (0, 1), seed=1))
+    with refused("reserved-name"):
+        AutoLabeler().fit(x, np.array(["a", "unknown"] * len(x))[: len(x)])
+    assert labeler.partial_fit(*blobs(30, (0, 1), seed=3)) is labeler

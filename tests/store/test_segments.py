@@ -508,13 +508,13 @@ def test_a_piece_is_unpacked_once_however_often_it_is_looked_at(
     early, late = Rows(path, layout), Rows(path, layout)
     seen = [early.new(), early.new()]  # 140 rows; the rest of the segment is packed meanwhile
     opened: list[int] = []
-    blocks = pieces.Pieces.blocks
+    parts = pieces.Pieces.parts
 
-    def counted(self: pieces.Pieces, number: int) -> Iterator[np.ndarray]:
+    def counted(self: pieces.Pieces, number: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         opened.append(number)
-        return blocks(self, number)
+        return parts(self, number)
 
-    monkeypatch.setattr(pieces.Pieces, "blocks", counted)
+    monkeypatch.setattr(pieces.Pieces, "parts", counted)
     monkeypatch.setattr(pieces, "BLOCK", 100)
     with Folder(tmp_path) as folder:
         assert pieces.pack(folder, path.name, 0, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from wattstep.errors import WattstepError
 from wattstep.store.lock import is_recording
 
 MARK: Final = "WATTSTEP_TORTURED"  # in the environment of all that a fault starts
+SAMPLED: Final = "process.resident_memory"  # on every machine, at every tick
 LAST_SECOND_NS: Final = 10**9
 
 
@@ -27,7 +29,7 @@ class Told:
     Attributes:
         opened: Whether the run could be read afterwards; else it was refused by name.
         lost_steps: Steps that the trainer had told and the run lacks.
-        lost_s: Time before the fault of which there are no samples.
+        lost_s: Time before the fault of which there are no samples: all of the training, where there is none.
     """
 
     opened: bool
@@ -74,9 +76,11 @@ def look(run: Path, last: tuple[int, int] = (-1, 0), *, samples: bool = True) ->
     expect(document["failures"] == [], f"failures: {document['failures']}")
     expect(not (run / "journal").exists(), "its journal is left")
     lost_s = 0.0
-    for name, (t_ns, _, _) in opened.tables.samples().items():
-        if name == "process.resident_memory" and len(t_ns) and last[1]:
-            lost_s = max((last[1] - int(t_ns[-1])) * 1e-9, 0.0)
+    if last[1]:
+        begun = steps.start_ns[:1].tolist()
+        sampled = opened.tables.samples().get(SAMPLED)
+        seen = begun if sampled is None else [*begun, *sampled[0][-1:].tolist()]
+        lost_s = max((last[1] - seen[-1]) * 1e-9, 0.0) if seen else math.inf
     if samples and last[1]:
         expect(lost_s < LAST_SECOND_NS * 1e-9, f"{lost_s:.2f} s of samples are lost")
     return Told(opened=True, lost_steps=max(last[0] + 1 - len(index), 0), lost_s=lost_s)

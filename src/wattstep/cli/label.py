@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from wattstep.cli.options import OUT, Json, Quiet
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.cli.saying import refuse
+from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
 
 if TYPE_CHECKING:
     from wattstep.labeling.cost import LabelingCost
-    from wattstep.labeling.job import Asked, LabelFolder, Progress
+    from wattstep.labeling.job import Asked, LabelFolder
+    from wattstep.labeling.result import LabelingReport
 
 
 def label(
@@ -135,6 +138,7 @@ def label(
     """Label data as they arrive, from a few labeled samples; what is of no known class is unknown."""
     from wattstep.cli.progress import bar_of
     from wattstep.labeling.job import LabelFolder, label_files
+    from wattstep.labeling.result import labeling_report
 
     shape = _shape(image)
     _check_measured(measure, frame_budget, nice, power_model)
@@ -155,8 +159,23 @@ def label(
 
             write_plans(tasks, graph_of(labeler.engine_, batch), {})
         questions = labeler.ask(ask) if ask else None
-        cost = _cost(folder, asked, measure, frame_budget, nice, power_model) if measure else None
-        _show(folder, asked, labeler, progress, questions, cost, shape, json)
+        result = labeling_report(folder, asked, labeler, progress, questions)
+        page = _write_page(folder, result, None, shape)
+        if not json:
+            _show(result, page)
+        cost = refusal = None
+        if measure is not None:  # when the labels are shown: it may fail
+            try:
+                cost = _cost(folder, asked, measure, frame_budget, nice, power_model)
+                _write_page(folder, result, cost, shape)
+            except WattstepError as error:
+                refusal = error
+        if json:
+            _dump(result, cost, page, refusal)
+        elif cost is not None:
+            _show_cost(cost)
+        if refusal is not None:
+            refuse(refusal)
     finally:
         folder.close()
 
@@ -216,6 +235,11 @@ def _check_measured(
         raise InvalidValueError(
             "--nice is for the labeling beside a job: give --frame-budget", id="needs-foreground"
         )
+    from wattstep.schema.settings import parse_power_model
+
+    parse_power_model(power_model)
+    if measure is not None and os.path.lexists(measure):
+        raise RunExistsError(f"{measure} exists already: choose another folder, or remove it first")
 
 
 def _cost(
@@ -303,39 +327,51 @@ def _typed(text: str, classes: Any) -> Any:
     return text
 
 
-def _show(
+def _write_page(
     folder: LabelFolder,
-    asked: Asked,
-    labeler: Any,
-    progress: Progress,
-    questions: Any,
+    result: LabelingReport,
     cost: LabelingCost | None,
     shape: tuple[int, int] | None,
-    as_json: bool,
-) -> None:
+) -> Path:
     from wattstep.labeling.job import REPORT
-    from wattstep.labeling.result import labeling_report
     from wattstep.report.html.labeling import write_labeling
 
-    result = labeling_report(folder, asked, labeler, progress, questions)
     page = folder.path / REPORT
     try:
-        write_labeling(result, page, shape)
+        write_labeling(result, page, shape, cost)
     except OSError as error:
         raise RecordingError(
             f"{page} cannot be written: {error.strerror or error}", id="labels-not-written"
         ) from error
-    if as_json:
-        from wattstep.report.json_document import dump
+    return page
 
-        costs = {} if cost is None else {"cost": cost.to_dict()}
-        dump({"labeling": result.to_dict(), **costs, "report": str(page)}, sys.stdout)
-        return
+
+def _dump(
+    result: LabelingReport, cost: LabelingCost | None, page: Path, refusal: WattstepError | None
+) -> None:
+    from wattstep.report.json_document import dump
+
+    found: dict[str, Any] = {"labeling": result.to_dict(), "report": str(page)}
+    if cost is not None:
+        found["cost"] = cost.to_dict()
+    if refusal is not None:
+        found |= refusal.document()
+    dump(found, sys.stdout)
+
+
+def _show(result: LabelingReport, page: Path) -> None:
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.labeling import print_labeling
 
     console = screen()
-    print_labeling(result, cost, console)
+    print_labeling(result, console)
     console.print(
         f"\nreport: {page.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True
     )
+
+
+def _show_cost(cost: LabelingCost) -> None:
+    from wattstep.cli.screen import screen
+    from wattstep.report.terminal.labeling import print_cost
+
+    print_cost(cost, screen())

@@ -20,6 +20,8 @@ from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.formats.recording import Recording
 from wattstep.formats.registry import read_log
 from wattstep.recorded.curves import unwrapped
+from wattstep.recorded.power import spoken
+from wattstep.recorded.stretches import Stretches
 from wattstep.run import load as load_run
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import MISSING, RUN
@@ -27,6 +29,7 @@ from wattstep.schema.settings import parse_duration
 
 DIGITS, FINEST = 15, 9  # a float64 holds so many; more than nano is nowhere measured
 LONGEST_NS = 1 << 61
+THINNED = "single samples of {} were thinned (--keep): means of stretches of up to 10 s are played in their place"
 Ints = npt.NDArray[np.int64]
 
 
@@ -101,6 +104,9 @@ def read_recording(path: Path, options: Mapping[str, str]) -> Recording:
 def run_recording(path: Path) -> Recording:
     """The machine's sensors in a run; what belonged to its process is left out.
 
+    Where samples were thinned, as many stand in each stretch as there were: of a gauge all the same, so
+    that the integral over the time is what it was, of a counter as if it had grown steadily.
+
     Raises:
         DamagedRunError: It cannot be read.
     """
@@ -109,6 +115,7 @@ def run_recording(path: Path) -> Recording:
     t_ns: dict[str, Ints] = {}
     value: dict[str, npt.NDArray[np.float64]] = {}
     ignored: dict[str, int] = {}
+    thinned_ns = 0
     for channel in run.series.channels.values():
         if channel.name not in run.series.samples:
             continue
@@ -117,12 +124,48 @@ def run_recording(path: Path) -> Recording:
             reason = "of the training that was recorded"
             ignored[reason] = ignored.get(reason, 0) + len(times)
         else:
-            t_ns[channel.name], value[channel.name] = times, unwrapped(channel, values)
+            if (stretches := run.series.stretches.get(channel.name)) is None:
+                values = unwrapped(channel, values)
+            else:
+                times, values = _filled(channel, times, values, stretches)
+                thinned_ns = max(thinned_ns, int((stretches.end_ns - stretches.begin_ns).sum()))
+            t_ns[channel.name], value[channel.name] = times, values
             channels.append(replace(channel, scale=1.0, wrap=None))
     return Recording(
         format="run", channels=tuple(channels), t_ns=t_ns, value=value, clock="monotonic",
-        ignored=ignored,
+        ignored=ignored, notes=(THINNED.format(spoken(thinned_ns * 1e-9)),) if thinned_ns else (),
     )  # fmt: skip
+
+
+def _filled(
+    channel: Channel, t_ns: Ints, value: npt.NDArray[np.float64], stretches: Stretches
+) -> tuple[Ints, npt.NDArray[np.float64]]:
+    """Samples of a channel, wraps undone, with others in place of those that were thinned."""
+    own = ~stretches.marks(t_ns, value)
+    times, values = stretches.beside(t_ns[own], value[own])
+    finite = np.isfinite(values)
+    at = np.searchsorted(times[finite], stretches.begin_ns[stretches.known])
+    values = unwrapped(channel, values, at)
+    more_t, more = [times], [values]
+    for begin, end, reads, integral in zip(
+        stretches.begin_ns, stretches.end_ns, stretches.reads, stretches.integral, strict=True
+    ):
+        first, last = values[np.searchsorted(times, [begin, end])]
+        within = begin + (end - begin) * np.arange(1, reads + 1) // (reads + 1)
+        within = within[(within > begin) & (within < end)]
+        if not (np.isfinite(first + last + integral) and len(within)):
+            continue
+        if channel.kind == "counter":
+            grown = first + (last - first) * ((within - begin) / (end - begin))
+        else:  # by the trapezoidal rule
+            edges = first * (within[0] - begin) + last * (end - within[-1])
+            held_ns = (within[-1] - within[0]) + ((within[0] - begin) + (end - within[-1])) / 2
+            grown = np.full(len(within), (integral * 1e9 - edges / 2) / held_ns)
+        more_t.append(within)
+        more.append(grown)
+    times = np.concatenate(more_t)
+    order = np.argsort(times, kind="stable")
+    return times[order], np.concatenate(more)[order]
 
 
 # --- whose rails they are ----------------------------------------------------------------------

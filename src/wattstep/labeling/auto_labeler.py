@@ -255,6 +255,14 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _check_types(y)
         x, y = validate_data(self, x, y, reset=reset, dtype=np.float64)
         check_classification_targets(y)
+        if y.dtype.kind in "OUS":
+            reserved = [name for name in np.unique(y).tolist() if RESERVED.fullmatch(str(name))]
+            if reserved:
+                raise InvalidValueError(
+                    f"a class of the labeled samples is called {reserved[0]}, as samples of no known class are: "
+                    "call it otherwise, or leave out the labels of these samples",
+                    id="reserved-name",
+                )
         return x, y
 
     def _with_learned(self, x: Floats) -> Floats:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from wattstep.live.rows import MarkRows, Names, Rows
 from wattstep.live.steps import StepRows, steps_of
+from wattstep.recorded.stretches import Stretches
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import (
     JOURNAL,
@@ -23,11 +24,13 @@ from wattstep.schema.journal import (
     samples_name,
 )
 from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.store.thinning import SampleJournal, StretchColumns, columns_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 BEGINS: Final = {int(Mark.WINDOW_START): "tracing", int(Mark.REST_START): ""}
 ENDS: Final = {int(Mark.WINDOW_END), int(Mark.REST_END)}
+OF_TICKS: Final = SampleJournal(name=TICKS, header=1, channels=None)
 
 
 @dataclass(kw_only=True)
@@ -38,7 +41,9 @@ class News:
         steps: That ended, in stretches.
         rests: Begin and end in ns of what was no training.
         samples: Times in ns and values (NaN: failed read) by channel.
+        stretches: What stands for samples that were thinned, by channel.
         ticks: Of the sampler: deadline, lateness, busy time, all in ns, and lost ticks; shape (n, 4).
+        lost_ticks: Those that thinned ticks told of.
         evaluations: Measure and value.
         peak: Highest resident memory of the training in B, as its own marks say; None: no news.
     """
@@ -46,7 +51,9 @@ class News:
     steps: list[StepRows] = field(default_factory=list)
     rests: list[tuple[int, int]] = field(default_factory=list)
     samples: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)
+    stretches: dict[str, Stretches] = field(default_factory=dict)
     ticks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    lost_ticks: int = 0
     evaluations: list[tuple[str, float]] = field(default_factory=list)
     peak: float | None = None
 
@@ -61,6 +68,7 @@ class SampleRows:
 
     Attributes:
         channels: That are wanted.
+        stretches: Beside the samples that were given last, by channel: what stands for thinned ones.
     """
 
     def __init__(
@@ -68,23 +76,34 @@ class SampleRows:
     ) -> None:
         self._reads = []
         self.channels: list[Channel] = []
+        self.stretches: dict[str, Stretches] = {}
         for read in reads:
             of_read = [(n, c) for n, c in enumerate(read.channels, SAMPLE_HEADER) if wanted(c)]
             if of_read:
                 layout = np.dtype(("<i8", SAMPLE_HEADER + len(read.channels)))
-                self._reads.append((of_read, Rows(journal / samples_name(read.number), layout)))
+                name = samples_name(read.number)
+                of_name = SampleJournal(
+                    name=name, header=SAMPLE_HEADER, channels=tuple(read.channels)
+                )
+                self._reads.append((of_read, of_name, Rows(journal / name, layout)))
                 self.channels += [channel for _, channel in of_read]
 
     @property
     def behind(self) -> bool:
         """True if more was there than a look takes."""
-        return any(rows.behind for _, rows in self._reads)
+        return any(rows.behind for *_, rows in self._reads)
 
     def new(self) -> dict[str, tuple[Ints, Floats]]:
         """Times in ns and values (NaN: failed read) since it was last asked, by channel."""
         samples = {}
-        for wanted, journal in self._reads:
+        self.stretches = {}
+        for wanted, of_name, journal in self._reads:
             rows = journal.new()
+            if len(journal.stretches):
+                each = list(columns_of(of_name, journal.stretches))
+                for number, channel in wanted:
+                    one = each[number - SAMPLE_HEADER]
+                    self.stretches[channel.name] = _stretches(one, channel.scale)
             if not len(rows):
                 continue
             t_ns = rows[:, 0].astype(np.int64)
@@ -120,7 +139,11 @@ class JournalNews:
             news = News()
             self._take_marks(news)
             news.samples = self._samples.new()
+            news.stretches = self._samples.stretches
             news.ticks = self._ticks.new()
+            if len(self._ticks.stretches):
+                *_, lost = columns_of(OF_TICKS, self._ticks.stretches)
+                news.lost_ticks = round(float(lost.total.sum()))
             yield news
             if not any(one.behind for one in (self._marks, self._ticks, self._samples)):
                 return
@@ -154,3 +177,17 @@ def _values(raw: Ints, channel: Channel) -> Floats:
     value = raw.astype(np.float64) * channel.scale
     value[raw == MISSING] = np.nan
     return value
+
+
+def _stretches(one: StretchColumns, scale: float) -> Stretches:
+    """Stretches of a channel in its unit."""
+
+    def scaled(value: npt.NDArray[np.generic], unit: float = scale) -> Floats:
+        return np.where(one.missing, np.nan, value.astype(np.float64) * unit)
+
+    return Stretches(
+        begin_ns=one.begin_ns, end_ns=one.end_ns, reads=one.reads, errno=one.errno,
+        first=scaled(one.first), last=scaled(one.last), least=scaled(one.least),
+        most=scaled(one.most), total=scaled(one.total),
+        integral=scaled(one.integral, scale * 1e-9),
+    )  # fmt: skip

@@ -17,8 +17,11 @@ from wattstep.store.folder import Folder, open_plain
 from wattstep.store.mark_rows import LOST_NAME, MARK, begins_and_ends
 
 MOST_BYTES: Final = 1 << 22  # of one journal at a time
+_WORD: Final = 8  # bytes
 
 Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+NO_STRETCHES: Final[Ints] = np.empty((0, 0), np.int64)
 
 
 class Rows:
@@ -31,21 +34,25 @@ class Rows:
     Attributes:
         layout: See above.
         behind: True if more was there than a look takes.
+        stretches: Rows of stretches beside those that were given last, of a journal of samples whose old
+            ones were thinned (`store/thinning.py`).
     """
 
     def __init__(self, path: Path, layout: np.dtype[Any]) -> None:
         self._path, self.layout = path, layout
         self._number = self._offset = 0  # the segment, and bytes of it that were given
-        self._piece: Iterator[bytes] | None = None  # the rest of it where it is packed
+        self._given_ns = 0  # first word of the row that was given last
+        self._piece: Iterator[tuple[bytes, Ints]] | None = None  # the rest of it where it is packed
         self.behind = False
+        self.stretches = NO_STRETCHES
 
     def new(self) -> Array:
         """Whole rows that were written since it was last asked, shape (n,)."""
         while True:
             closed = self._is_closed()  # before its end is read
-            data = self._read()
+            data, self.stretches = self._read()
             rows = self._taken(np.frombuffer(data, self.layout, len(data) // self.layout.itemsize))
-            if len(rows) or not closed:
+            if len(rows) or len(self.stretches) or not closed:
                 self.behind = closed or len(data) == MOST_BYTES
                 return rows
             self._number, self._offset, self._piece = self._number + 1, 0, None
@@ -58,8 +65,8 @@ class Rows:
             for each in (segment_name(name, number), piece_name(name, number))
         )
 
-    def _read(self) -> bytes:
-        """Bytes of the segment from there on.
+    def _read(self) -> tuple[bytes, Ints]:
+        """Bytes of the segment from there on, and the stretches beside them.
 
         Raises:
             DamagedRunError: Its piece is garbled.
@@ -69,19 +76,22 @@ class Rows:
             try:
                 with open_plain(self._path.with_name(segment_name(name, self._number))) as file:
                     file.seek(self._offset)
-                    return file.read(MOST_BYTES)
+                    return file.read(MOST_BYTES), NO_STRETCHES
             except OSError:  # not there yet, or no more
                 if not os.path.lexists(self._path.with_name(piece_name(name, self._number))):
-                    return b""
+                    return b"", NO_STRETCHES
             self._piece = self._packed(self._offset)
         try:
-            return next(self._piece, b"")
+            return next(self._piece, (b"", NO_STRETCHES))
         except DamagedRunError:
             self._piece = None  # and so it is at the next look
             raise
 
-    def _packed(self, given: int) -> Iterator[bytes]:
+    def _packed(self, given: int) -> Iterator[tuple[bytes, Ints]]:
         """Its piece, which whoever begins to follow a long recording meets, as much as a look takes at a time.
+
+        Of a thinned one comes what is later than the last row that was given; a stretch that began
+        before that is left out, as a part of it was given.
 
         Args:
             given: Bytes of it that were given before it was packed.
@@ -92,17 +102,30 @@ class Rows:
         most = max(MOST_BYTES // size, 1) * size
         try:
             with Folder(self._path.parent) as journal:
-                for block in Pieces(journal, self._path.name, self.layout).blocks(self._number):
+                pieces = Pieces(journal, self._path.name, self.layout)
+                for block, stretches in pieces.parts(self._number):
+                    if stretches is not None:
+                        rows = block[_first_words(block) > self._given_ns]
+                        yield rows.tobytes(), stretches[stretches[:, 0] >= self._given_ns]
+                        continue
                     data = block.tobytes()
                     for at in range(given, len(data), most):
-                        yield data[at : at + most]
+                        yield data[at : at + most], NO_STRETCHES
                     given = max(given - len(data), 0)
         except OSError:  # the run was closed meanwhile
             return
 
     def _taken(self, rows: Array) -> Array:
         self._offset += len(rows) * self.layout.itemsize
+        if len(rows) and self.layout.itemsize >= _WORD:
+            self._given_ns = int(_first_words(rows[-1:])[0])
         return rows
+
+
+def _first_words(rows: Array) -> Ints:
+    """First word of each row: of samples and ticks its time."""
+    words: Ints = np.frombuffer(rows.tobytes(), "<i8").reshape(len(rows), -1)[:, 0]
+    return words
 
 
 class MarkRows(Rows):

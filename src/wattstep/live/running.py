@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.errors import InvalidValueError
-from wattstep.recorded.curves import Curve, curve_of
+from wattstep.recorded.curves import Curve, curve_across, curve_of
 from wattstep.recorded.plausible import LEAST, Screen, tells_power
+from wattstep.recorded.stretches import Stretches
 from wattstep.schema.channel import Channel
 
 POINT_NS: Final = 10**9 // 4  # so far apart, at least, are the points of the trail
@@ -59,6 +60,7 @@ class Running:
         self.recent: tuple[Ints, Floats] = NONE
         # Of power: the first samples, until there are enough to tell a false one among them.
         self._first: tuple[Ints, Floats] | None = NONE if tells_power(channel) else None
+        self._first_stretches: Stretches | None = None  # among them
         self._screen = Screen() if tells_power(channel) else None
         self._begin()
 
@@ -71,45 +73,56 @@ class Running:
         self.track_bins = 1
         self._edge: tuple[Ints, Floats] = NONE
 
-    def take(self, t_ns: Ints, value: Floats) -> None:
+    def take(self, t_ns: Ints, value: Floats, stretches: Stretches | None = None) -> None:
         """Takes in samples.
 
         Args:
             t_ns: Their times, shape (n,).
             value: In the channel's unit, NaN for a read that failed, shape (n,).
+            stretches: What stands for others, which were thinned.
         """
+        if stretches is not None:
+            stretches = stretches.since(self.last_ns)  # of another only a part would be new
+            t_ns, value = stretches.beside(t_ns, value)
         t_ns, value = _in_order(t_ns, value, self.last_ns)
         if not len(t_ns):
             return
-        t_ns, value = self._screened(t_ns, value)
+        t_ns, value, stretches = self._screened(t_ns, value, stretches)
         self.first_ns = self.first_ns or int(t_ns[0])
         self.last_ns, self.failed = int(t_ns[-1]), bool(np.isnan(value[-1]))
         finite = value[np.isfinite(value)]
         if len(finite):
             self.last = float(finite[-1])
             most = float(finite.max())
+            if stretches is not None:
+                most = max(most, float(stretches.most[stretches.known].max(initial=most)))
             self.highest = most if self.highest is None else max(self.highest, most)
         if self._keep:
             self._keep_recent(t_ns, value)
         joined = np.concatenate([self._edge[1], value])
-        self._accumulate(np.concatenate([self._edge[0], t_ns]), joined)
+        self._accumulate(np.concatenate([self._edge[0], t_ns]), joined, stretches)
         self._edge = t_ns[-1:], value[-1:]
 
-    def _screened(self, t_ns: Ints, value: Floats) -> tuple[Ints, Floats]:
+    def _screened(
+        self, t_ns: Ints, value: Floats, stretches: Stretches | None
+    ) -> tuple[Ints, Floats, Stretches | None]:
         """Values that are no power are failed reads; once they can be told, all begins anew."""
         if self._screen is None:
-            return t_ns, value
+            return t_ns, value, stretches
         if self._first is None:
-            return t_ns, self._screen.cleared(value)
+            return t_ns, self._screen.cleared(value), stretches
+        s_all = self._first_stretches
+        if stretches is not None:
+            s_all = stretches if s_all is None else s_all.followed_by(stretches)
         t_all, v_all = (
             np.concatenate(pair) for pair in zip(self._first, (t_ns, value), strict=True)
         )
         if np.isfinite(v_all).sum() < LEAST:
-            self._first = t_all, v_all
-            return t_ns, value
-        self._first = None
+            self._first, self._first_stretches = (t_all, v_all), s_all
+            return t_ns, value, stretches
+        self._first = self._first_stretches = None
         self._begin()
-        return t_all, self._screen.cleared(v_all)
+        return t_all, self._screen.cleared(v_all), s_all
 
     def _keep_recent(self, t_ns: Ints, value: Floats) -> None:
         t_all = np.concatenate([self.recent[0], t_ns])
@@ -117,12 +130,18 @@ class Running:
         recent = np.flatnonzero(t_all > t_all[-1] - RECENT_NS)[-MOST_RECENT:]
         self.recent = t_all[recent], v_all[recent]
 
-    def _accumulate(self, t_ns: Ints, value: Floats) -> None:
+    def _accumulate(self, t_ns: Ints, value: Floats, stretches: Stretches | None) -> None:
         """The curve of the new samples goes on where that of the old ones ended."""
-        usual = float(np.median(np.diff(t_ns))) if len(t_ns) > 1 else 0.0
+        lengths = np.diff(t_ns)
+        if stretches is not None:  # which are no spacing of reads
+            lengths = np.delete(lengths, np.searchsorted(t_ns, stretches.begin_ns))
+        usual = float(np.median(lengths)) if len(lengths) else 0.0
         gap_ns = max(self._gap_ns, round(GAP_PERIODS * usual))
         try:
-            curve = curve_of(self.channel, t_ns, value, gap_ns)
+            if stretches is None:
+                curve = curve_of(self.channel, t_ns, value, gap_ns)
+            else:
+                curve = curve_across(self.channel, t_ns, value, stretches, gap_ns)
         except InvalidValueError:  # a counter beyond its own wrap: nothing is known of that time
             return
         if not len(curve.t_ns):

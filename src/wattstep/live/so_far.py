@@ -13,7 +13,7 @@ import numpy as np
 from wattstep.live.eta import time_for_steps, time_given
 from wattstep.live.journals import JournalNews, News
 from wattstep.live.meters import METERS, Meters
-from wattstep.live.running import Running
+from wattstep.live.running import NONE, Running
 from wattstep.live.steps import NO_STEP, StepsSoFar
 from wattstep.live.tables import news_of_tables
 from wattstep.live.words import words_of
@@ -97,9 +97,11 @@ class SoFar:
                 self.steps.rest(start, end)
             for steps in news.steps:
                 self.steps.add(steps)
-            for name, (t_ns, value) in news.samples.items():
-                self.channels[name].take(t_ns, value)
+            for name in {**news.samples, **news.stretches}:
+                stretches = news.stretches.get(name)
+                self.channels[name].take(*news.samples.get(name, NONE), stretches)
             self.meters.take(news.samples)
+            self.lost_ticks += news.lost_ticks
             if len(news.ticks):
                 heard = True
                 self.late_ns = np.concatenate([self.late_ns, news.ticks[:, 1]])[-LATE_TICKS:]

@@ -42,6 +42,9 @@ def news_of_tables(path: Path, wanted: Mapping[str, Channel]) -> Iterator[News]:
     for name, (t_ns, value, _) in series.items():
         if name in wanted:
             news.samples[name] = t_ns, value
+    news.stretches = {name: each for name, each in tables.stretches.items() if name in wanted}
+    if (thinned := tables.stretches.get("sampler.lost_ticks")) is not None:
+        news.lost_ticks = round(float(thinned.total.sum()))
     news.ticks = _ticks({name: (t_ns, value) for name, (t_ns, value, _) in series.items()})
     news.evaluations = [(row.measure, row.value) for row in tables.evaluations()]
     memory = tables.table("memory").to_pydict()

@@ -72,6 +72,37 @@ class Stretches:
         at = np.searchsorted(self.begin_ns, t_ns) - 1
         return bool(((at >= 0) & (t_ns < self.end_ns[at])).any())
 
+    def marks(self, t_ns: IntArray, value: FloatArray) -> BoolArray:
+        """Mask of samples that stand for nothing but that single ones were not kept; see `with_holes`."""
+        marks: BoolArray = np.isin(t_ns, self.begin_ns + 1) & np.isnan(value)
+        return marks
+
+    def since(self, t_ns: int) -> Stretches:
+        """Those that begin then or later."""
+        later = self.begin_ns >= t_ns
+        return Stretches(**{field.name: getattr(self, field.name)[later] for field in fields(self)})
+
+    def followed_by(self, others: Stretches) -> Stretches:
+        """These and later ones."""
+        return Stretches(
+            **{
+                field.name: np.concatenate([getattr(self, field.name), getattr(others, field.name)])
+                for field in fields(self)
+            }
+        )
+
+    def beside(self, t_ns: IntArray, value: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Samples, and the first and the last of each stretch among them.
+
+        Args:
+            t_ns: Times of samples.
+            value: The samples.
+        """
+        times = np.concatenate([t_ns, self.begin_ns, self.end_ns])
+        values = np.concatenate([value, self.first, self.last])
+        times, first = np.unique(times, return_index=True)
+        return times, values[first]
+
     def magnitudes(self) -> Stretches:
         """The same of the values without their sign, which does not change within one."""
         low, high = np.abs(self.least), np.abs(self.most)

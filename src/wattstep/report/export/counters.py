@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.attribution.tables.naming import Names, names_of
-from wattstep.recorded.curves import Curve, curve_of
+from wattstep.recorded.curves import Curve, curve_across, curve_of
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import GAP_PERIODS, Series
 from wattstep.report.export.timeline import Masked, Slices, reason_of
@@ -30,6 +30,10 @@ NO_SAMPLES: Final = -1  # in place of an error number: nothing was read for long
 DIFFERENCES: Final = (
     "rate of the cumulative counter {}: its gain from one read to the next over the time between, "
     "drawn from the earlier of both"
+)
+MEANS: Final = (
+    "where single samples were thinned (--keep), the mean of each stretch of up to 10 s, from its "
+    "first read on"
 )
 
 
@@ -77,28 +81,65 @@ def counters(run: Run) -> Iterator[Counted]:
         yield from _from_table(run, "evaluations", "measure", "value", "")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rows:
+    """What is known of a channel in the order of time: samples, and stretches in place of thinned ones.
+
+    Attributes:
+        t_ns: Of a stretch just behind its first read, which is a sample, too.
+        value: NaN where reads failed; of a stretch its mean over the time.
+        errno: Error numbers.
+        reads: How many each stands for.
+        thinned: Mask of stretches.
+    """
+
+    t_ns: IntArray
+    value: FloatArray
+    errno: IntArray
+    reads: IntArray
+    thinned: BoolArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Mask of those that have a value."""
+        return np.isfinite(self.value)
+
+
+def _rows(series: Series, name: str) -> _Rows:
+    t_ns, value, errno = series.samples[name]
+    reads, thinned = np.ones(len(t_ns), np.int64), np.zeros(len(t_ns), bool)
+    if (stretches := series.stretches.get(name)) is not None:
+        # In place of the samples without a value that mark where they are.
+        own = ~stretches.marks(t_ns, value)
+        lasting = (stretches.end_ns - stretches.begin_ns) * 1e-9
+        mean = np.where(stretches.known, stretches.integral / lasting, np.nan)
+        t_ns = np.concatenate([t_ns[own], stretches.begin_ns + 1])
+        order = np.argsort(t_ns, kind="stable")
+        value = np.concatenate([value[own], mean])[order]
+        errno = np.concatenate([errno[own], stretches.errno])[order]
+        reads = np.concatenate([reads[own], stretches.reads])[order]
+        thinned = np.concatenate([thinned[own], np.ones(len(mean), bool)])[order]
+        t_ns = t_ns[order]
+    return _Rows(t_ns=t_ns, value=value, errno=errno.astype(np.int64), reads=reads, thinned=thinned)
+
+
 def _channel(series: Series, name: str) -> Counted:
-    t_ns, value, errnos = series.samples[name]
-    errno = errnos.astype(np.int64)
+    rows = _rows(series, name)
     channel = series.channels.get(name)
+    if channel is not None and channel.kind == "counter":
+        return _rate(series, channel, rows)
+    note = f"; {MEANS}" if rows.thinned.any() else ""
+    known, gaps = rows.known, _gaps(rows)
     if channel is None:
-        return _own(name, t_ns, value, errno)
-    if channel.kind == "counter":
-        return _rate(channel, t_ns, value, errno)
-    known = np.isfinite(value)
+        return Counted(
+            name=name, unit=own_unit(name), group=RECORDING, status="measured",
+            about=f"what the sampler notes of itself{note}", t_ns=rows.t_ns[known],
+            value=rows.value[known], gaps=gaps,
+        )  # fmt: skip
     return Counted(
         name=name, unit=channel.unit, group=_group(channel.domain, channel.unit),
-        status=channel.status, about=_about(channel), t_ns=t_ns[known], value=value[known],
-        gaps=_gaps(t_ns, known, errno),
-    )  # fmt: skip
-
-
-def _own(name: str, t_ns: IntArray, value: FloatArray, errno: IntArray) -> Counted:
-    known = np.isfinite(value)
-    return Counted(
-        name=name, unit=own_unit(name), group=RECORDING, status="measured",
-        about="what the sampler notes of itself", t_ns=t_ns[known], value=value[known],
-        gaps=_gaps(t_ns, known, errno),
+        status=channel.status, about=f"{_about(channel)}{note}", t_ns=rows.t_ns[known],
+        value=rows.value[known], gaps=gaps,
     )  # fmt: skip
 
 
@@ -107,16 +148,19 @@ def own_unit(name: str) -> str:
     return OWN.get(name, "s" if name.startswith("cost:") else "events")
 
 
-def _rate(channel: Channel, t_ns: IntArray, value: FloatArray, errno: IntArray) -> Counted:
+def _rate(series: Series, channel: Channel, rows: _Rows) -> Counted:
     unit = RATES.get(channel.unit, f"{channel.unit}/s")
+    t_ns, value = rows.t_ns[~rows.thinned], rows.value[~rows.thinned]
     times, rates = t_ns[:0], value[:0]
-    if len(t_ns):
+    if (stretches := series.stretches.get(channel.name)) is not None:
+        times, rates = rates_of(curve_across(channel, t_ns, value, stretches, max_gap_ns=0))
+    elif len(t_ns):
         times, rates = rates_of(curve_of(channel, t_ns, value, max_gap_ns=0))
     return Counted(
         name=f"{channel.name}, rate", unit=unit, group=_group(channel.domain, unit),
         status=channel.status,
         about=f"{DIFFERENCES.format(f'in {channel.unit}')}; {_about(channel)}",
-        t_ns=times, value=rates, gaps=_gaps(t_ns, np.isfinite(value), errno),
+        t_ns=times, value=rates, gaps=_gaps(rows),
     )  # fmt: skip
 
 
@@ -163,8 +207,9 @@ def _about(channel: Channel) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _gaps(t_ns: IntArray, known: BoolArray, errno: IntArray) -> Slices:
+def _gaps(rows: _Rows) -> Slices:
     """From the last value before to the first after: failed reads, and far fewer than usual."""
+    t_ns, known, errno = rows.t_ns, rows.known, rows.errno
     valid = np.flatnonzero(known)
     if not len(t_ns) or (known.all() and len(t_ns) < 3):
         return _no_gaps()
@@ -173,11 +218,15 @@ def _gaps(t_ns: IntArray, known: BoolArray, errno: IntArray) -> Slices:
     far = np.zeros(len(failed), bool)
     if len(valid) > 2:
         spacing = np.diff(t_ns[valid])
-        far[1:-1] = spacing > GAP_PERIODS * np.median(spacing)
+        of_stretch = rows.thinned[valid]
+        single = ~(of_stretch[:-1] | of_stretch[1:])
+        usual = np.median(spacing[single]) if single.any() else np.inf
+        far[1:-1] = single & (spacing > GAP_PERIODS * usual)
     chosen = np.flatnonzero(failed | far)
     before, after = np.maximum(edges[chosen], 0), np.minimum(edges[chosen + 1], len(t_ns) - 1)
     first = np.minimum(edges[chosen] + 1, len(t_ns) - 1)
     why = np.where(failed[chosen], errno[first].astype(np.int64), NO_SAMPLES)
+    reads = np.append(0, np.cumsum(rows.reads))
     codes, code = np.unique(why, return_inverse=True)
     words = ["no samples" if each == NO_SAMPLES else reason_of(each) for each in codes.tolist()]
     return Slices(
@@ -186,7 +235,8 @@ def _gaps(t_ns: IntArray, known: BoolArray, errno: IntArray) -> Slices:
         names=Names(code=code, texts=np.array([*(f"gap: {each}" for each in words), ""], object)),
         counted={
             "failed_reads": Masked(
-                values=np.diff(edges)[chosen] - 1, mask=np.ones(len(chosen), bool)
+                values=reads[edges[chosen + 1]] - reads[edges[chosen] + 1],
+                mask=np.ones(len(chosen), bool),
             )
         },
     )

@@ -61,6 +61,8 @@ def tables(run: Run | RunReport) -> Iterator[ExportTable]:
     yield _whole("spans", run.tables.table("spans"))
     yield _streamed(run, "operations")
     yield _samples(run)
+    if run.tables.has("thinned"):
+        yield _whole("thinned", _thinned(run))
     yield _whole("memory", run.tables.table("memory"))
     evaluations = run.tables.evaluations()
     yield _whole(
@@ -168,6 +170,14 @@ def _samples(run: Run) -> ExportTable:
     )  # fmt: skip
 
 
+def _thinned(run: Run) -> pa.Table:
+    table = run.tables.table("thinned")
+    units = {name: channel.unit for name, channel in run.tables.channels().items()}
+    names = table["channel"].to_pylist()
+    unit = pa.array([units.get(name) or own_unit(name) for name in names], pa.string())
+    return table.add_column(table.schema.get_field_index("channel") + 1, "unit", unit)
+
+
 def _with_units(batch: pa.RecordBatch, units: dict[str, str]) -> pa.Table:
     """Samples with the unit of each, and why there is no value where there is none."""
     channel = batch.column("channel")
@@ -193,16 +203,19 @@ def _with_units(batch: pa.RecordBatch, units: dict[str, str]) -> pa.Table:
 
 def _channels(run: Run) -> pa.Table:
     rows = []
-    samples = run.tables.samples()
+    samples, stretches = run.tables.samples(), run.tables.stretches
     for name, channel in run.tables.channels().items():
         value = samples[name][1] if name in samples else np.zeros(0)
         row = {"name": name, "unit": channel.unit, "kind": channel.kind, "domain": channel.domain}
-        known = int(np.isfinite(value).sum())
+        known, failed = int(np.isfinite(value).sum()), int((~np.isfinite(value)).sum())
+        if (thinned := stretches.get(name)) is not None:
+            known += int(thinned.reads[thinned.known].sum())
+            failed += int(thinned.reads[~thinned.known].sum())
         rows.append(
             row
             | {key: getattr(channel, key) for key in ("role", "source", "status", "core")}
             | {key: getattr(channel, key) for key in ("resolution", "window_s", "limit", "note")}
-            | {"samples": known, "failed_reads": len(value) - known}
+            | {"samples": known, "failed_reads": failed}
         )
     return _rows(rows, ("name",))
 

@@ -13,6 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from wattstep.errors import InvalidValueError
+from wattstep.labeling.cost import LabelingCost
 from wattstep.labeling.result import LabelingReport
 from wattstep.report import labeling_tables
 from wattstep.report.html.charts import Chart, series_color
@@ -28,7 +29,10 @@ _STATUSES = ("modelled", "missing")
 
 
 def write_labeling(
-    result: LabelingReport, path: Path, shape: tuple[int, int] | None = None
+    result: LabelingReport,
+    path: Path,
+    shape: tuple[int, int] | None = None,
+    cost: LabelingCost | None = None,
 ) -> None:
     """Writes the page, in one piece or not at all.
 
@@ -36,11 +40,16 @@ def write_labeling(
         result: Of the labeling.
         path: The file; an older one is replaced.
         shape: Width and height of samples that are pictures.
+        cost: Of labeling, where it was measured.
     """
-    write_at_once(render_labeling(result, shape), path)
+    write_at_once(render_labeling(result, shape, cost), path)
 
 
-def render_labeling(result: LabelingReport, shape: tuple[int, int] | None = None) -> str:
+def render_labeling(
+    result: LabelingReport,
+    shape: tuple[int, int] | None = None,
+    cost: LabelingCost | None = None,
+) -> str:
     """The page as text; see `write_labeling`."""
     plots = Plots()
     colors = _colors(result)
@@ -53,6 +62,7 @@ def render_labeling(result: LabelingReport, shape: tuple[int, int] | None = None
     return template("labeling.html").render(
         heading=labeling_tables.heading(result),
         facts=labeling_tables.facts(result),
+        costs=[] if cost is None else labeling_tables.costs(cost),
         rows=labeling_tables.rows(result),
         rules=[
             (rule.name, show(rule.accuracy).value, f"{rule.voice:.2f}") for rule in result.rules

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -12,14 +14,8 @@ from wattstep.labeling.result import LabelingReport
 from wattstep.report import labeling_tables
 
 
-def print_labeling(result: LabelingReport, cost: LabelingCost | None, console: Console) -> None:
-    """Prints what was labeled as what, what there is to decide, and what it costs.
-
-    Args:
-        result: Of the labeling.
-        cost: Where it was measured.
-        console: Where to print.
-    """
+def print_labeling(result: LabelingReport, console: Console) -> None:
+    """Prints what was labeled as what, and what there is to decide."""
     console.print()
     console.print(Text(labeling_tables.heading(result), style="bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 1))
@@ -29,6 +25,15 @@ def print_labeling(result: LabelingReport, cost: LabelingCost | None, console: C
     for name, count, share in labeling_tables.rows(result):
         table.add_row(name, f"{count:,}", share)
     console.print(Padding(table, (1, 0, 1, 2)))
-    costs = [] if cost is None else labeling_tables.costs(cost)
-    for line in (*labeling_tables.facts(result), *costs):
+    _print_lines(labeling_tables.facts(result), console)
+
+
+def print_cost(cost: LabelingCost, console: Console) -> None:
+    """Prints what labeling costs here."""
+    console.print()
+    _print_lines(labeling_tables.costs(cost), console)
+
+
+def _print_lines(lines: Sequence[str], console: Console) -> None:
+    for line in lines:
         console.print(Padding(Text(line), (0, 0, 0, 2)))

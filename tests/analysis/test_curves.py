@@ -93,7 +93,7 @@ def test_a_counter_counts_from_its_first_sample():
 
 
 def test_a_counter_that_falls_was_reset_and_has_a_gap_there():
-    curve = curve_of_counter([0, 10, 20, 30], [100.0, 103.0, 1.0, 4.0], unit="J")
+    curve = curve_of_counter([0, 10, 20, 30], [100.0, 103.0, 1.0, 4.0], unit="B")
     values, covered = curve.difference([0, 10], [30, 20])
     assert values[0] == 6.0
     assert np.isnan(values[1])
@@ -166,3 +166,21 @@ def test_neighbouring_intervals_add_up(samples, cuts):
     length = np.diff(cuts)
     assert (covered * length).sum() == pytest.approx((covered_whole * length.sum()).sum(), abs=1e-6)
     assert ((covered >= 0) & (covered <= 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("outside", "bound"),
+    [(0.0, 1), (10.0, 0)],  # what flows between intervals in each sample's time, of 5 within
+)
+def test_bounds_of_intervals_that_share_samples_with_others(outside: float, bound: int) -> None:
+    """Intervals of 5 ms, each with 5 ms beside it between the same two samples."""
+    t_ns = np.arange(11) * 10_000_000
+    curve = curve_of_counter(t_ns, np.arange(11) * (5.0 + outside), unit="s")
+    given = curve.difference(t_ns[:-1], t_ns[:-1] + 5_000_000)[0].sum()
+    assert given * curve.apart(t_ns[:-1], t_ns[:-1] + 5_000_000)[bound] == pytest.approx(50)
+
+
+def test_intervals_from_sample_to_sample_are_known() -> None:
+    t_ns = np.arange(11) * 10_000_000
+    curve = curve_of_counter(t_ns, np.arange(11) ** 2.0, unit="s")
+    assert curve.apart(t_ns[2:8:2], t_ns[3:9:2]) == (1.0, 1.0)

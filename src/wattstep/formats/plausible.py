@@ -16,13 +16,13 @@ from wattstep.errors import InvalidValueError
 from wattstep.formats.recording import Recording
 from wattstep.formats.rows import FEW, SHARE
 from wattstep.schema.channel import Channel
-from wattstep.schema.checks import LEAST_NUMBER
+from wattstep.schema.checks import LEAST_NUMBER, MOST_W
 
 # By unit: least and most. Far beyond any machine that a network is trained on, so that what lies
-# outside is a mistake of a unit, or of a digit: a megawatt is a hall of machines.
+# outside is a mistake of a unit, or of a digit.
 LIMITS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
     {
-        "W": (-1e6, 1e6), "J": (-1e18, 1e18), "V": (-1e6, 1e6), "A": (-1e6, 1e6), "°C": (-274.0, 1e4),
+        "W": (-MOST_W, MOST_W), "J": (-1e18, 1e18), "V": (-1e6, 1e6), "A": (-1e6, 1e6), "°C": (-274.0, 1e4),
         "Hz": (0.0, 1e13), "ratio": (-1e3, 1e3), "B": (-1e18, 1e18), "s": (-1e12, 1e12),
     }
 )  # fmt: skip

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
 from wattstep.recorded.stretches import Stretches
-from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel
+from wattstep.schema.checks import MOST_W
 
 _NS = 1e-9
 _WHOLE = 0.999  # of an interval: rounding apart, all of it was sampled
@@ -191,7 +192,7 @@ def curve_of_counter(t_ns: ArrayLike, value: ArrayLike, *, unit: str) -> Curve:
     Args:
         t_ns: Times of the samples in ns, strictly increasing.
         value: The samples, wraps undone by `unwrap`. NaN is a failed read: the intervals on both
-            sides of it are a gap. A value below the one before is a reset: a gap, too.
+            sides of it are a gap. So is a step back, which is a reset, and one of more than a megawatt.
         unit: Unit of the value.
 
     Raises:
@@ -199,7 +200,19 @@ def curve_of_counter(t_ns: ArrayLike, value: ArrayLike, *, unit: str) -> Curve:
     """
     times, samples, known = _sampled(t_ns, value)
     steps = np.diff(samples)
-    return _accumulated(times, steps, known & (steps >= 0), unit)
+    return _accumulated(times, steps, known & countable(times, steps, unit), unit)
+
+
+def countable(t_ns: IntArray, steps: FloatArray, unit: str) -> BoolArray:
+    """Mask of steps of a counter that something counted: none back, none of more than a megawatt.
+
+    Args:
+        t_ns: Times between which the steps lie, shape (n + 1,).
+        steps: Shape (n,).
+        unit: Of the counter.
+    """
+    counted: BoolArray = steps >= 0
+    return counted & (steps <= MOST_W * np.diff(t_ns) * _NS) if unit == "J" else counted
 
 
 def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:
@@ -236,7 +249,9 @@ def curve_across(
     if channel.kind == "counter":
         steps = np.diff(samples)
         whole[at] = True
-        return _accumulated(times, steps, whole & (steps >= 0), channel.unit)
+        return _accumulated(
+            times, steps, whole & countable(times, steps, channel.unit), channel.unit
+        )
     length = np.diff(times)
     steps = (samples[1:] + samples[:-1]) * 0.5 * (length * _NS)
     whole &= length <= max_gap_ns

@@ -17,6 +17,7 @@ from wattstep.recorded.contradictions import contradictions
 from wattstep.recorded.curves import (
     Curve,
     add_curves,
+    countable,
     curve_across,
     curve_of,
     curve_of_counter,
@@ -73,6 +74,7 @@ RESETS = (
     "{} went back {} times (a reset, or a counter that began again): what it counted in {} around that "
     "is not known, and in no figure"
 )
+LEAPS = "{} grew {} times by more than a megawatt makes, which is a mistake: what it counted in {} there is in no figure"
 NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
@@ -609,17 +611,22 @@ class Series:
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
 
     def _of_resets(self, channel: Channel) -> str | None:
-        """That a counter of energy went back, where it did."""
+        """That a counter of energy went back, or further than any power takes it, where it did."""
         if channel.kind != "counter" or channel.unit != "J":
             return None
         t_ns, value = self.raw(channel.name)
         value = unwrapped(channel, value)
         known = np.isfinite(value)
-        back = np.diff(value[known]) < 0
-        if not back.any():
-            return None
-        lost_s = float(np.diff(t_ns[known])[back].sum()) * 1e-9
-        return RESETS.format(channel.name, int(back.sum()), spoken(lost_s))
+        t_ns, steps = t_ns[known], np.diff(value[known])
+        back, counted = steps < 0, countable(t_ns, steps, channel.unit)
+        notes = [
+            note.format(
+                channel.name, int(which.sum()), spoken(float(np.diff(t_ns)[which].sum()) * 1e-9)
+            )
+            for note, which in ((RESETS, back), (LEAPS, ~counted & ~back))
+            if which.any()
+        ]
+        return NEXT.join(notes) or None
 
     @property
     def doubtful(self) -> list[str]:

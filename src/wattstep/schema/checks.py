@@ -9,6 +9,7 @@ from typing import Any, Final
 
 MOST_NUMBER: Final = 1e30  # no scale, limit or resolution of a sensor is beyond it, nor a loss
 LEAST_NUMBER: Final = 1e-30  # what is closer to 0 was never measured, and its square is no number
+MOST_W: Final = 1e6  # of power: a hall of machines
 MOST_DEPTH: Final = 32
 INT32: Final = (1 << 31) - 1
 INT64: Final = (1 << 63) - 1

@@ -98,3 +98,22 @@ def test_power_of_a_battery_that_may_have_been_charged_in_a_gap(tmp_path: Path) 
     assert energy.value == pytest.approx(185.5)
     assert (energy.low, energy.high) == pytest.approx((-54.5, 385.5))
     assert_says(energy.method, "the lowest", "the highest")
+
+
+@pytest.mark.parametrize(
+    ("odd", "begins", "energy"),
+    [
+        ({120: 5e8}, 0, 595),  # the last read
+        ({0: 0.0}, 1e9, 595),  # the first one, of a counter that has counted for years
+        ({60: 5e8, 61: 5e8}, 0, 585),  # up, and back again
+        (dict.fromkeys(range(60, 70), 0.0), 1e9, 600 - 55),
+    ],
+)
+def test_steps_of_a_counter_of_more_than_a_megawatt_are_gaps(
+    tmp_path: Path, odd: dict[int, float], begins: float, energy: float
+) -> None:
+    """5 J a second, but for odd reads: what is counted up to them and from them on is left out."""
+    run = log(tmp_path, "t_s,energy [J]", lambda n: f"{odd.get(n, begins + 5 * n)}")
+    found = run.metrics["recorded_energy"]
+    assert found.value == pytest.approx(energy)
+    assert_says(found.reason, "megawatt")

@@ -87,3 +87,10 @@ def test_what_cannot_be_foretold_says_why():
 def test_equal_steps_are_no_certainty():
     found = forecast_time(np.ones(100), 100.0, 900, 0, "made").time_left
     assert found.low < 900 < found.high
+
+
+def test_steps_that_get_shorter_are_not_foretold_below_the_shortest() -> None:
+    values = np.linspace(1.0, 0.1, 50)
+    expected = expected_mean(values, 10_000)
+    assert not isinstance(expected, Missing)
+    assert 0.1 < expected.mean < values.mean()

@@ -180,10 +180,11 @@ def test_a_round_trip_keeps_marks_updates_waits_kinds_of_steps_and_what_is_left_
     assert (again.t_ns - moved).tolist() == marks.t_ns.tolist()
     for name in ("step", "kind", "name"):
         assert getattr(again, name).tolist() == getattr(marks, name).tolist()
-    waited, still = original.series.steps.waited_s, back.series.steps.waited_s
-    assert still is not None
-    if waited is None:  # of an earlier version
-        waited = np.full(len(still), np.nan)
+    waited, still = (
+        np.full(len(run.series.steps.index), np.nan) if each is None else each
+        for run in (original, back)
+        for each in (run.series.steps.waited_s,)
+    )
     assert np.array_equal(still, waited, equal_nan=True)
     first, second = original.breakdown, back.breakdown
     assert second.operations_notes == first.operations_notes

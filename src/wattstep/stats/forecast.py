@@ -162,8 +162,9 @@ def _slope(relative: FloatArray, scatter: float, future: float) -> tuple[float, 
     if abs(slope) < SLOPE_SURE * error:
         return 0.0, 0.0
     lasts = min(future, SLOPE_HOLDS * n)
-    # The mean of what is to come, over all of it: it climbs, then stays.
-    climb = slope * (n / 2 + lasts - lasts**2 / (2 * future))
+    # The mean of what is to come, over all of it: it climbs, then stays. Steps that get shorter, as
+    # those beside a program that ended, get no shorter than the shortest so far.
+    climb = max(slope * (n / 2 + lasts - lasts**2 / (2 * future)), float(relative.min()))
     return 0.5 * climb, 0.5 * abs(climb)
 
 

@@ -156,13 +156,15 @@ def with_time_between(figure: Figure, curve: Curve, steps: Steps) -> Figure:
         steps: Of which the clean ones are in the figure.
     """
     least, most = curve.apart(steps.start_ns[steps.clean], steps.end_ns[steps.clean])
-    if figure.low is None or figure.high is None or least == most:
+    if figure.value is None or least == most:
         return figure
     down, up = (rounded(100 * abs(part - 1), 2) for part in (least, most))
+    low = figure.value if figure.low is None else figure.low
+    high = figure.value if figure.high is None else figure.high
     return replace(
         figure,
-        low=figure.low * (least if figure.low > 0 else 1.0),
-        high=figure.high * most,
+        low=low * (least if low > 0 else 1.0),
+        high=high * most,
         method=f"{figure.method}; {BETWEEN.format(down, up)}",
     )
 

@@ -17,6 +17,7 @@ from wattstep.schema.checks import MOST_W
 
 _NS = 1e-9
 _WHOLE = 0.999  # of an interval: rounding apart, all of it was sampled
+LEAP = 100.0  # times the usual step of a counter: it did not count that
 _FAR_NS = 2**62 - 1  # 146 years: differences and doubles of such times fit into int64
 _WRAP_STEPS = 10  # a wrap is believed up to so many times the largest forward step
 
@@ -204,7 +205,10 @@ def curve_of_counter(t_ns: ArrayLike, value: ArrayLike, *, unit: str) -> Curve:
 
 
 def countable(t_ns: IntArray, steps: FloatArray, unit: str) -> BoolArray:
-    """Mask of steps of a counter that something counted: none back, none of more than a megawatt.
+    """Mask of steps of a counter that something counted: none back, none that no power makes.
+
+    More than a megawatt, and a hundred times as much as its steps usually are: a meter that counts
+    in hundredths of a kilowatt hour takes a large step in a short time, but each is as large.
 
     Args:
         t_ns: Times between which the steps lie, shape (n + 1,).
@@ -212,7 +216,11 @@ def countable(t_ns: IntArray, steps: FloatArray, unit: str) -> BoolArray:
         unit: Of the counter.
     """
     counted: BoolArray = steps >= 0
-    return counted & (steps <= MOST_W * np.diff(t_ns) * _NS) if unit == "J" else counted
+    forward = steps[steps > 0]
+    if unit != "J" or not len(forward):
+        return counted
+    most = np.maximum(MOST_W * np.diff(t_ns) * _NS, LEAP * float(np.median(forward)))
+    return counted & (steps <= most)
 
 
 def curve_of(channel: Channel, t_ns: IntArray, value: FloatArray, max_gap_ns: int) -> Curve:

@@ -177,15 +177,20 @@ def pull_cables(rng: random.Random, folder: Path) -> Told:
     return told
 
 
-def interrupt(rng: random.Random, folder: Path) -> Told:
-    """Ctrl-C at any moment: the run is closed."""
-    with training(rng, folder) as one:
-        one.process.send_signal(signal.SIGINT)
-        last = told_since(one)
-        one.process.wait(PATIENCE_S)
+def interrupted(one: Trainer) -> Told:
+    """What a recording has that Ctrl-C ends: all of its steps."""
+    one.process.send_signal(signal.SIGINT)
+    last = told_since(one)
+    one.process.wait(PATIENCE_S)
     told = look(one.run, last)
     expect(told.lost_steps == 0, f"{told.lost_steps} steps are lost")
     return told
+
+
+def interrupt(rng: random.Random, folder: Path) -> Told:
+    """Ctrl-C at any moment: the run is closed."""
+    with training(rng, folder) as one:
+        return interrupted(one)
 
 
 def suspend(rng: random.Random, folder: Path) -> Told:
@@ -388,12 +393,7 @@ def two_recorders(rng: random.Random, folder: Path) -> Told:
         ended = scripted(folder, lambda: None, seconds=0.1)
         expect(ended.returncode == 3, f"the second ended with {ended.returncode}")
         one.until(0.1)
-        one.process.send_signal(signal.SIGINT)
-        last = told_since(one)
-        one.process.wait(PATIENCE_S)
-    told = look(one.run, last)
-    expect(told.lost_steps == 0, f"{told.lost_steps} steps are lost")
-    return told
+        return interrupted(one)
 
 
 def six_recorders(rng: random.Random, folder: Path) -> Told:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.burning import burn
 from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 from tests.wording import saying
@@ -44,7 +45,7 @@ class Net(lightning.LightningModule):
     def training_step(self, batch: Any, index: int) -> Any:
         begin = time.perf_counter_ns()
         x, y = batch
-        time.sleep(0.01)  # so that the sampler sees every step
+        burn(0.01)  # so that the sampler sees every step
         loss = torch.nn.functional.cross_entropy(self.net(x), y)
         self.log("loss", loss)
         self.witness.batch(begin, loss.item())
@@ -317,7 +318,7 @@ def test_figures_reach_the_trainers_logger_and_the_progress_bar(tmp_path: Path) 
         def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
             end = time.monotonic() + 60
             while not self.words and time.monotonic() < end:
-                time.sleep(0.05)
+                burn(0.05)
                 callback._session.live.look(trainer.global_step, 1.0)
                 shown = trainer.progress_bar_callback.get_metrics(trainer, trainer.model)
                 self.words = shown.get("energy", "")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.burning import burn
 from tests.integrations.offline import kept_by_wandb
 from tests.refusals import refused
 
@@ -73,7 +73,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with Recorder(path, trace="none", power_model="linear:1,1") as recorder:
         for _ in range(10):
             with recorder.step(samples=4):
-                time.sleep(0.03)  # some samples of the sampler's
+                burn(0.03)  # some samples of the sampler's
     return load(path)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.burning import burn
 from tests.integrations.offline import kept_by_wandb
 from tests.integrations.witness import Witness, batches_by_step, samples, within_rest
 from tests.wording import saying
@@ -50,7 +51,7 @@ class Watched(transformers.Trainer):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         begin = time.perf_counter_ns()
-        time.sleep(0.01)  # so that the sampler sees every step
+        burn(0.01)  # so that the sampler sees every step
         loss = super().training_step(*args, **kwargs)
         self.witness.batch(begin, loss.item())
         return loss
@@ -228,7 +229,7 @@ def test_joules_stand_in_the_progress_line(
             end = time.monotonic() + 60
             live = callback._session.live
             while live.energy_per_step.missing and time.monotonic() < end:
-                time.sleep(0.05)
+                burn(0.05)
                 live.look(1, 1.0)
 
     callback = WattstepCallback(tmp_path / "runs", power_model="linear:1,1", strict=True)

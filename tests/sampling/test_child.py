@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.burning import burn
 from tests.refusals import refused
 from tests.sampling.conftest import Sampling, a_read, rows
 from tests.waiting import gone, until
@@ -415,12 +416,6 @@ def test_what_a_worker_takes_is_counted_with_the_training(counted: Callable[[], 
     spent = ended.ru_utime + ended.ru_stime - before[1].ru_utime - before[1].ru_stime
     assert values == sorted(values)
     assert values[-1] - before[0] == pytest.approx(own + spent * 1e9, rel=0.05, abs=2 * 10**6)
-
-
-def burn(seconds: float) -> None:
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
 
 
 BURNING = "import time\nwhile time.process_time() < 0.2: pass"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.burning import burn
 
 from wattstep.record.sensors.process_cpu import (
     TaskClock,
@@ -21,12 +22,6 @@ from wattstep.record.sensors.process_cpu import (
 from wattstep.schema.channel import Absent, Present
 
 BURN = "import time\nwhile time.process_time() < 0.1: pass"
-
-
-def burn(seconds: float) -> None:
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
 
 
 class Clocks:

@@ -83,6 +83,19 @@ def test_a_way_wins_from_the_batch_on_beyond_which_it_always_does() -> None:
     assert made().rows[2].speed_up("resident").low == pytest.approx(2.0 * 0.95 / 1.05)
 
 
+def test_a_disturbed_training_decides_nothing() -> None:
+    rows = list(made().rows)
+    largest = rows[-1]
+    slow_cpu = replace(largest.cells[CPU], disturbed=0.4)
+    rows[-1] = replace(largest, cells={**largest.cells, CPU: slow_cpu})
+    disturbed = replace(made(), rows=rows)
+    assert [disturbed.wins("a", way) for way in MODES] == [None] * 3
+    assert disturbed.predicted_wins("a", "fused") == made().predicted_wins("a", "fused")
+    assert disturbed.document()["disturbed"] == 1
+    assert_says(on_terminal(lambda console: print_study(disturbed, console)), "disturbed 1 of")
+    assert "disturbed 1 of" in render_study(disturbed)
+
+
 def test_by_the_ceilings_a_way_wins_where_the_same_work_takes_the_cpu_longer() -> None:
     """The CPU takes 2 ms at its ceilings, fused 1 ms, resident less than that at batch 4 and no more at 64."""
     study = made()

@@ -13,6 +13,12 @@ def cautions(study: Study) -> list[str]:
         "nothing of a GPU's bus. The same command on a GPU's OpenCL is what counts."
         for name in study.shared
     ]
+    if study.disturbed:
+        sentences.append(
+            f"Other programs disturbed {study.disturbed} of the trainings: their times are not the device's "
+            "alone, and none of them counts as faster or slower. Remove their folders on a quiet machine, "
+            "and the same command makes them again."
+        )
     if study.left:
         sentences.append(
             f"{study.left} trainings of the study are not made yet: the same command goes on with them."

@@ -28,6 +28,9 @@ BATCHES: Final = (32, 1, 256, 8, 64, 2, 128, 4, 16)
 CPU: Final = "cpu"
 SHARES: Final = ("compute_share", "data_movement_share", "launch_share")
 PLAN: Final = "study.json"
+DISTURBED: Final = (
+    0.1  # share of a training's steps beyond which its time is not the machine's alone
+)
 NEVER: Final = "at no batch of these, by the ceilings"
 PUBLISHED: Final[Mapping[str, str]] = {
     "movement": "data movement takes almost 91 % of training on the GPU",
@@ -106,10 +109,12 @@ class Cell:
         figures: "step_time", the shares, "rate" (FLOP/s of the whole step), "energy_per_step"; of a
             device "predicted", the step's time at its ceilings, and "predicted_cpu", the CPU's for the
             same work at its own.
+        disturbed: Share of its clean steps that other programs disturbed; 0 where that was not seen.
     """
 
     run: Path
     figures: Mapping[str, Figure]
+    disturbed: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +148,10 @@ class Row:
             status=weakest([mine.status, cpu.status]), method="mean step of the CPU over that here",
             **ends,
         )  # fmt: skip
+
+    def in_doubt(self, way: str) -> bool:
+        """Whether other programs disturbed the training of a way, or the CPU's."""
+        return any(self.cells[each].disturbed > DISTURBED for each in (way, CPU))
 
     def predicted_speed_up(self, way: str) -> Figure:
         """The same at the ceilings of both."""
@@ -183,14 +192,23 @@ class Study:
         ]
 
     @property
+    def disturbed(self) -> int:
+        """How many trainings other programs disturbed so much that no win counts of them."""
+        return sum(cell.disturbed > DISTURBED for row in self.rows for cell in row.cells.values())
+
+    @property
     def title(self) -> str:
         """What stands beside what."""
         names = [str(facts.get("name", name)) for name, facts in self.devices.items()]
         return f"Computing and moving data: the CPU beside {' and '.join(names) or 'OpenCL'}"
 
     def wins(self, net: str, way: str) -> int | None:
-        """The least batch from which on the device is faster beyond its interval; None: it never is."""
-        return self._from(net, lambda row: row.speed_up(way).low)
+        """The least batch from which on the device is faster beyond its interval; None: it never is.
+
+        What other programs disturbed decides nothing: an interval is of steps of one training, and
+        says nothing of a load that lasts longer than all of them.
+        """
+        return self._from(net, lambda row: None if row.in_doubt(way) else row.speed_up(way).low)
 
     def predicted_wins(self, net: str, way: str) -> Figure:
         """The least batch from which on it is faster at the ceilings of both; missing where it never is."""
@@ -221,6 +239,7 @@ class Study:
             "shares_memory": self.shared,
             "published": {**PUBLISHED, "source": SOURCE},
             "left": self.left,
+            "disturbed": self.disturbed,
             "rows": [
                 {
                     "net": row.net,
@@ -228,6 +247,7 @@ class Study:
                     "ways": {
                         way: {
                             "run": str(cell.run),
+                            "disturbed": cell.disturbed,
                             **{name: each.to_dict() for name, each in cell.figures.items()},
                             **({} if way == CPU else _speed_ups(row, way)),
                         }
@@ -333,7 +353,11 @@ def _cell(run: Run, flops: Figure, predicted: Mapping[str, Figure]) -> Cell:
     names = ("step_time", *SHARES, "energy_per_step")
     figures = {name: metrics.figure(name) or missing("ratio", "the run has none") for name in names}
     rate = _rate(flops, figures["step_time"])
-    return Cell(run=Path(run.path), figures={**figures, "rate": rate, **predicted})
+    steps = run.report().steps
+    return Cell(
+        run=Path(run.path), figures={**figures, "rate": rate, **predicted},
+        disturbed=(steps.disturbed or 0) / (steps.clean or 1),
+    )  # fmt: skip
 
 
 def _rate(flops: Figure, step: Figure) -> Figure:

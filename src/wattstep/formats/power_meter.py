@@ -45,7 +45,7 @@ _VALUES: Final = {
     "power": CHANNEL,
     "voltage": replace(CHANNEL, name="meter.voltage", unit="V", role="unknown"),
     "current": replace(CHANNEL, name="meter.current", unit="A", role="unknown"),
-    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="unknown", kind="counter"),
+    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="meter_energy", kind="counter"),
 }
 _WALL_S: Final = 1e8  # later than March 1973: nothing counts that long from its start
 _LEAST_ROWS: Final = 2

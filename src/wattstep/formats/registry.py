@@ -276,9 +276,12 @@ def _counters(path: Path, trace: Trace) -> Recording:
     return trace.counters
 
 
+_OF_METER: Final = {"meter_power": "power_total", "meter_energy": "energy_total"}
+
+
 def _whole_machine(recording: Recording) -> Recording:
     channels = tuple(
-        replace(channel, role="power_total") if channel.role == "meter_power" else channel
+        replace(channel, role=_OF_METER.get(channel.role, channel.role))
         for channel in recording.channels
     )
     return replace(recording, channels=channels)

@@ -57,6 +57,8 @@ class EnergySource:
         slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
         observed_share: Part of the time in which its sensor looks; None: not known, or all of it.
         thinned: Whether single samples were not kept of all of its time (`--keep`).
+        beside: What another channel of the same supply says, where the two contradict each other:
+            intervals hold both.
     """
 
     curve: Curve
@@ -77,6 +79,7 @@ class EnergySource:
     saturated: str | None = None
     observed_share: float | None = None
     thinned: bool = False
+    beside: Curve | None = None
 
     @property
     def by_regression(self) -> bool:
@@ -253,6 +256,7 @@ def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
         half_step_w=source.half_step_w * abs(by.gain),
         source=f"{source.source}, {words}",
         systematic=by.systematic(own_w),
+        beside=None if source.beside is None else corrected(source.beside, by),
     )
 
 
@@ -287,6 +291,9 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         ),
         saturated=next((source.saturated for source in sources if source.saturated), None),
         thinned=any(source.thinned for source in sources),
+        beside=add_curves([source.beside or source.curve for source in sources])
+        if any(source.beside is not None for source in sources)
+        else None,
     )
 
 

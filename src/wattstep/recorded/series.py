@@ -175,9 +175,11 @@ class Series:
             least = abs(channel.scale) if channel.kind == "gauge" else 0.0
             if self._is_copy(channel):
                 least = written_unit(value)
+            thinned = self.stretches.get(channel.name)
             self._refresh[channel.name] = refresh(
-                t_ns, value, channel.source, least, self.status(channel)
-            )
+                t_ns, value, channel.source, least, self.status(channel),
+                None if thinned is None else thinned.begin_ns,
+            )  # fmt: skip
         return self._refresh[channel.name]
 
     def _is_copy(self, channel: Channel) -> bool:
@@ -610,6 +612,7 @@ class Series:
             slow_s=self._slow_s(channel),
             observed_share=channel.observed_share,
             thinned=channel.name in self.stretches,
+            stretches=None if gauge is None else self._stretches(channel.name),
             systematic=contradiction.apart if contradiction else None,
             beside=None if other is None else self.curve(other),
         )

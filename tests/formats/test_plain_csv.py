@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.wording import assert_says
 
 from wattstep.formats.plain_csv import parse
 from wattstep.formats.recording import FormatError, Recording
+from wattstep.formats.registry import read_log
 from wattstep.formats.rows import NO_END, NO_ZONE
 
 EXAMPLES = 100_000 if settings.default.max_examples > 1000 else 200
@@ -88,6 +90,24 @@ def test_an_empty_cell_is_a_gap_and_no_zero() -> None:
     np.testing.assert_array_equal(got.value["a"], [1, math.nan, math.nan])
     np.testing.assert_array_equal(got.value["b"], [math.nan, 0, math.nan])
     assert got.values == 2
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["", "-", "--", "---", "N/A", "n/a", "NaN", "null", "None", "[N/A]", "[Not Supported]"],
+)
+@pytest.mark.parametrize("header", ["t_s,power [W]", "time_s,power_W", "t_s power_W"])
+def test_words_for_no_value(tmp_path: Path, header: str, cell: str) -> None:
+    """In every second row of ten: more than damaged lines may be."""
+    blanks = "," not in header
+    if blanks and (not cell or " " in cell):
+        return  # nothing that stands between blanks
+    rows = "".join(f"{n}{' ' if blanks else ','}{cell if n % 2 else n}\n" for n in range(10))
+    path = tmp_path / "log.csv"
+    path.write_text(f"{header}\n{rows}")
+    _, got = read_log(path)
+    (watts,) = got.value.values()
+    np.testing.assert_array_equal(watts, [math.nan if n % 2 else n for n in range(10)])
 
 
 def test_comments_empty_lines_quotes_and_a_mark_of_utf_8_are_no_values() -> None:

@@ -71,8 +71,10 @@ def test_a_new_class_that_is_named_is_known_from_then_on(labeler: AutoLabeler) -
 def test_names_of_new_classes_are_reserved(labeler: AutoLabeler) -> None:
     streamed(labeler, (0, 1, 2, 3), batches=6)
     for name in ("unknown-2", "unknown"):
-        with refused("reserved-name", "unknown-1", name):
+        with refused("reserved-name", "unknown-1", name, "another name"):
             labeler.name("unknown-1", name)
+    with refused("reserved-name", "merge"):
+        labeler.name("unknown-1", "unknown-1")
     assert labeler.clusters_ == ("unknown-1",)
 
 

@@ -18,7 +18,7 @@ from tests.profiling.scripts import (
     document,
     wattstep,
 )
-from tests.wording import assert_says
+from tests.wording import assert_says, saying
 
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure
@@ -288,6 +288,22 @@ def test_a_script_in_which_no_optimizer_steps_says_so(profiled: AllProfiled) -> 
     assert not len(done.run.series.steps.index)
     assert "no training step" in notes(done.run)
     assert done.run.metrics()["step_time"].missing
+
+
+def test_a_marker_in_a_script_without_a_framework(tmp_path: Path) -> None:
+    """Of a call that is made 3 times no step is known, and the reason is not an optimizer."""
+    (tmp_path / "plain.py").write_text("import json\nfor n in range(3):\n    json.dumps(n)\n")
+    done = subprocess.run(
+        [*wattstep(
+            "profile", "--quiet", "--out", "runs", "--name", "plain", "--step-marker",
+            "call:json:dumps", "plain.py",
+        )],
+        cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (reason,) = saying(load(tmp_path / "runs" / "plain").info.notes, "no training step")
+    assert_says(reason, "loaded no framework", "wattstep.Recorder")
+    assert "optimizer" not in reason
 
 
 # --- company -----------------------------------------------------------------------------------

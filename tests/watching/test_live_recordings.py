@@ -51,6 +51,22 @@ def test_what_was_seen_of_a_run_is_what_it_is_closed_as(tmp_path: Path, trainer:
     assert all(0 <= value <= 1 for value in cores)
 
 
+def test_what_was_written_after_the_last_look_is_taken_from_the_tables(tmp_path: Path) -> None:
+    """50 steps of which 20 were seen, and an evaluation: once each."""
+    with wattstep.Recorder(tmp_path / "run", trace="none", warmup=0) as recorder:
+        watcher = LiveMonitor(recorder.path)
+        for index in range(50):
+            with recorder.step(samples=4):
+                pass
+            if index == 19:
+                assert watcher.look().steps == 20
+        recorder.evaluation("accuracy", 0.75)
+    last = watcher.look()
+    assert (last.state, last.steps) == ("closed", 50)
+    assert last.evaluations["accuracy"].value == 0.75
+    assert watcher.look().steps == 50
+
+
 def test_joules_of_the_view_are_those_of_the_closed_run(tmp_path: Path) -> None:
     import time
 

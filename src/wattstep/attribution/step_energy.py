@@ -52,7 +52,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
         return Missing(steps.none_clean)
     stretches = steps.stretches()
     parts = steps.slices(_slice_ns(energy))
-    power = power_over(energy, stretches, steps.figures_of, parts)
+    power = _power_over(energy, stretches, steps.figures_of, parts)
     gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
     if power.missing or gain is None:
         return Missing(power.reason or f"no samples of {energy.source} in {steps.figures_of}")
@@ -69,17 +69,42 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
         power, per_step = (_by_chance(each, energy, stretches, alike) for each in (power, per_step))
     if len(parts) == 1 and (reason := _too_loose(per_step, energy, stretches, steps.figures_of)):
         return Missing(reason)
-    if energy.clock is None:
-        return Spent(power=power, per_step=per_step, still=power, moved=None)
-    gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
-    seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
-    moved = _moved(energy, stretches[:, 0], stretches[:, 1]) / seconds
+    spans = np.stack([steps.start_ns[clean], steps.end_ns[clean]], axis=1)
+    still, moved = power, None
+    if energy.clock is not None:
+        gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
+        seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
+        moved = _moved(energy, stretches[:, 0], stretches[:, 1]) / seconds
+        power = energy.clock.applied(power, moved)
+        per_step = energy.clock.applied(per_step, gains)
     return Spent(
-        power=energy.clock.applied(power, moved),
-        per_step=energy.clock.applied(per_step, gains),
-        still=power,
+        power=holding_both(power, energy, stretches),
+        per_step=holding_both(per_step, energy, spans, time.value or 0.0),
+        still=still,
         moved=moved,
     )
+
+
+def holding_both(
+    figure: Figure, energy: EnergySource, spans: IntArray, seconds: float = 1.0
+) -> Figure:
+    """The figure, its interval with what another channel of the same supply says, where they contradict each other.
+
+    Args:
+        figure: Power in W over the spans, or energy in J.
+        energy: Its source.
+        spans: When, begin and end in ns, shape (s, 2).
+        seconds: Time in s that the figure's energy is of; 1 for power.
+    """
+    if energy.beside is None or figure.value is None:
+        return figure
+    gains, known_s = energy.beside.gains(spans)
+    if not known_s.any():
+        return figure
+    other = float(np.nansum(gains) / known_s.sum()) * seconds
+    low = figure.value if figure.low is None else figure.low
+    high = figure.value if figure.high is None else figure.high
+    return replace(figure, low=min(low, other), high=max(high, other))
 
 
 def not_told(energy: EnergySource, steps: Steps) -> str | None:
@@ -263,10 +288,20 @@ def _slice_ns(energy: EnergySource) -> int:
     return max(SLICE_NS, round(energy.shortest[0] * 1e9), STRETCH_NS if energy.thinned else 0)
 
 
-def power_over(
-    energy: EnergySource, spans: IntArray, what: str, parts: IntArray | None = None
-) -> Figure:
+def power_over(energy: EnergySource, spans: IntArray, what: str) -> Figure:
     """Mean power in W over spans of time, begin and end in ns, shape (s, 2).
+
+    Args:
+        energy: The source.
+        spans: When.
+        what: What the spans are, in words.
+    """
+    parts = slices(spans, _slice_ns(energy))
+    return holding_both(_power_over(energy, spans, what, parts), energy, spans)
+
+
+def _power_over(energy: EnergySource, spans: IntArray, what: str, parts: IntArray) -> Figure:
+    """Mean power in W over spans of time, as one channel says it.
 
     They are cut into slices no shorter than what the sensor can tell apart: samples that repeat an
     old value are no further observations. Where samples are there for a part of the time only, the
@@ -276,9 +311,8 @@ def power_over(
         energy: The source.
         spans: When.
         what: What the spans are, in words.
-        parts: The slices, where steps say where to cut; None: of even length.
+        parts: The slices.
     """
-    parts = slices(spans, _slice_ns(energy)) if parts is None else parts
     gains, lengths = energy.curve.gains(parts)
     known = lengths > 0
     if not known.any():

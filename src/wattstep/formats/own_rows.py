@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -10,14 +11,10 @@ import numpy as np
 from wattstep.formats.recording import Recording
 
 SELDOM: Final = 0.1  # of its values, at most, follow another in the next row
-FEW: Final = (
-    0.2  # of the rows, at most, have a value of it; where more have, most of these have no other's
-)
+FEW: Final = 0.2  # of the rows, at most, have a value of it
+OWN: Final = 0.5  # of the rows with a value of it, where they are more, have one of another column
 OTHERS: Final = 0.9  # of the rows without it, at least, have a value of another column
-SPARSE: Final = (
-    "{} has a value in {} of {} rows, hardly ever in two that follow each other: the others are taken for rows of "
-    "other sensors"
-)
+SPARSE: Final = "{} has a value in {} of {} rows: the others are taken for rows of other sensors"
 
 
 def own_rows(recording: Recording) -> Recording:
@@ -31,17 +28,25 @@ def own_rows(recording: Recording) -> Recording:
     for name, value in recording.value.items():
         known = np.isfinite(value)
         places = np.flatnonzero(known)
-        together = int((np.diff(places) == 1).sum())
-        if len(places) < 2 or known.all() or together > SELDOM * len(places):
+        if len(places) < 2 or known.all():
             continue
         beside = np.zeros(len(value), bool)
-        for other, its in recording.value.items():
-            if other == name or not np.array_equal(recording.t_ns[other], recording.t_ns[name]):
-                continue
-            if np.isfinite(its[~known]).mean() > SELDOM:  # else of the same sensor
-                beside |= np.isfinite(its)
-        few = len(places) <= FEW * len(value) or beside[known].mean() < 0.5
-        if few and beside[~known].mean() >= OTHERS:
+        for its in _others(recording, name):
+            # A column of all rows tells of none; one of hardly any other row is of the same sensor.
+            if not its.all() and its[~known].mean() > SELDOM:
+                beside |= its
+        together = int((np.diff(places) == 1).sum())
+        few = len(places) <= FEW * len(value) and together <= SELDOM * len(places)
+        if (few or beside[known].mean() < OWN) and beside[~known].mean() >= OTHERS:
             times[name], values[name] = recording.t_ns[name][known], value[known]
             notes.append(SPARSE.format(name, len(places), len(value)))
     return replace(recording, t_ns=times, value=values, notes=(*recording.notes, *notes))
+
+
+def _others(recording: Recording, name: str) -> Iterator[np.ndarray]:
+    """In which rows each other column of the channel's table has a value, those that are not read with them."""
+    t_ns = recording.t_ns[name]
+    for other, its in recording.value.items():
+        if other != name and np.array_equal(recording.t_ns[other], t_ns):
+            yield np.isfinite(its)
+    yield from (its for its in recording.aside.values() if len(its) == len(t_ns))

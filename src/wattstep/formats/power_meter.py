@@ -45,7 +45,7 @@ _VALUES: Final = {
     "power": CHANNEL,
     "voltage": replace(CHANNEL, name="meter.voltage", unit="V", role="unknown"),
     "current": replace(CHANNEL, name="meter.current", unit="A", role="unknown"),
-    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="unknown", kind="counter"),
+    "energy": replace(CHANNEL, name="meter.energy", unit="J", role="meter_energy", kind="counter"),
 }
 _WALL_S: Final = 1e8  # later than March 1973: nothing counts that long from its start
 _LEAST_ROWS: Final = 2
@@ -85,13 +85,14 @@ def parse(data: bytes, units: Sequence[str] = ()) -> Recording:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Table:
-    """Columns of all rows: seconds, and values by quantity in SI units; the cells left aside; what a time without a unit counts (0: it says one)."""
+    """Columns of all rows: seconds, and values by quantity in SI units; what a time without a unit counts (0: it says one); in which rows columns that are not read have a value."""
 
     seconds: np.ndarray
     values: dict[str, np.ndarray]
     wall: bool
     unsaid_ns: int
-    aside: dict[str, int]
+    aside: dict[str, np.ndarray]
+    damaged: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -182,13 +183,13 @@ def _read_by_line(data: bytes, units: Sequence[str] = ()) -> _Table:
         table.add(reading, line)
     notes = (*cells.notes(first), *left_out(damage, len(table.seconds)))
     table.check(line)
-    aside = _aside(header, columns, len(table.seconds))
     return _Table(
         seconds=np.asarray(table.seconds),
         values={quantity: np.asarray(reading) for quantity, reading in table.values.items()},
         wall=table.wall,
         unsaid_ns=cells.unsaid_ns,
-        aside={**aside, DAMAGED: len(damage)} if damage else aside,
+        aside={heading: np.asarray(each) for heading, each in table.aside.items()},
+        damaged=len(damage),
         notes=notes,
     )
 
@@ -204,19 +205,22 @@ class _Lines:
     Attributes:
         seconds: Times so far; they never go back.
         values: By quantity, in SI units.
+        aside: By heading of a column that is not read: whether it has a value.
         wall: Whether the last time counts from 1970.
     """
 
     def __init__(self, header: Sequence[str], columns: Mapping[str, Column], cells: _Cells) -> None:
         self._width, self._time, self._cells = len(header), columns["time"], cells
         self._wanted = {quantity: columns[quantity] for quantity in _VALUES if quantity in columns}
+        self._named = _aside(header, columns)
         self._again: int | None = None  # the first line whose time is that of the line before
         self.seconds: list[float] = []
         self.values: dict[str, list[float]] = {quantity: [] for quantity in self._wanted}
+        self.aside: dict[str, list[bool]] = {heading: [] for heading in self._named.values()}
         self.wall = False
 
-    def read(self, row: Sequence[str], line: int) -> tuple[float, list[float]]:
-        """Time and values of a row."""
+    def read(self, row: Sequence[str], line: int) -> tuple[float, list[float], dict[str, bool]]:
+        """Time and values of a row, and which other cells have one."""
         if len(row) != self._width:
             raise FormatError(
                 FORMAT,
@@ -227,11 +231,12 @@ class _Lines:
         seconds, wall = self._cells.time(row[self._time.index], self._time.factor, line)
         values = [self._cells.value(row[one.index], one, line) for one in self._wanted.values()]
         self.wall = wall
-        return seconds, values
+        others = {heading: row[n].lower() not in NO_VALUE for n, heading in self._named.items()}
+        return seconds, values, others
 
-    def add(self, cells: tuple[float, list[float]], line: int) -> None:
+    def add(self, cells: tuple[float, list[float], dict[str, bool]], line: int) -> None:
         """Keeps what `read` returned."""
-        seconds, values = cells
+        seconds, values, others = cells
         if self.seconds and seconds < self.seconds[-1]:
             raise FormatError(FORMAT, line, _NOT_AFTER, id="time-not-after")
         if self._again is None and self.seconds and seconds == self.seconds[-1]:
@@ -239,6 +244,8 @@ class _Lines:
         self.seconds.append(seconds)
         for series, value in zip(self.values.values(), values, strict=True):
             series.append(value)
+        for heading, has_value in others.items():
+            self.aside[heading].append(has_value)
 
     def check(self, line: int) -> None:
         """Refuses a log of one row, or of one time; `line` is its last."""
@@ -264,19 +271,22 @@ def _read_at_once(data: bytes, units: Sequence[str] = ()) -> _Table | None:
     columns = columns_of(header, line, units)
     for point in "." if mark == "," else ".,":
         table = _numbers(data, end, mark, point, len(header), columns)
-        if table is not None and len(table["time"]) >= _LEAST_ROWS:
+        if table is not None and len(table[0]["time"]) >= _LEAST_ROWS:
             marks = DecimalMarks(mark)
             if point == ",":
                 marks.see(data[end:].decode("ascii", errors="replace"))
             notes = marks.notes(FORMAT, line)
-            return _whole_table(table, columns, _aside(header, columns, len(table["time"])), notes)
+            numbers, others = table
+            named = _aside(header, columns)
+            aside = {heading: others[n] for n, heading in named.items()}
+            return _whole_table(numbers, columns, aside, notes)
     return None
 
 
 def _whole_table(
     table: dict[str, np.ndarray],
     columns: dict[str, Column],
-    aside: dict[str, int],
+    aside: dict[str, np.ndarray],
     notes: tuple[str, ...],
 ) -> _Table | None:
     """The table in SI units, or None where something in it must be said with its line."""
@@ -304,14 +314,20 @@ def _whole_table(
 
 def _numbers(
     data: bytes, begin: int, mark: str, point: str, width: int, columns: dict[str, Column]
-) -> dict[str, np.ndarray] | None:
-    """Columns by quantity as float64, NaN for empty cells; None where one is no plain number."""
+) -> tuple[dict[str, np.ndarray], dict[int, np.ndarray]] | None:
+    """Columns by quantity as float64, NaN for empty cells, and in which rows each other has a value.
+
+    None where one is no plain number.
+    """
     import pyarrow as pa
     from pyarrow import csv as table_of
 
     names = [str(n) for n in range(width)]
     wanted = {q: str(columns[q].index) for q in ("time", *_VALUES) if q in columns}
     numbers: dict[str, list[np.ndarray]] = {quantity: [] for quantity in wanted}
+    others: dict[int, list[np.ndarray]] = {
+        n: [] for n, name in enumerate(names) if name not in wanted.values()
+    }
     try:
         for block in _blocks(data, begin):
             # One block a call and no threads: a reader of a stream reads ahead in a thread, which
@@ -330,11 +346,16 @@ def _numbers(
             )
             for quantity, name in wanted.items():
                 numbers[quantity].append(table.column(name).to_numpy())
+            for n, parts in others.items():
+                parts.append(~np.isnan(table.column(n).to_numpy()))
     except (pa.ArrowException, OSError):
         return None
     if not numbers["time"]:
         return None
-    return {quantity: np.concatenate(parts) for quantity, parts in numbers.items()}
+    return (
+        {quantity: np.concatenate(parts) for quantity, parts in numbers.items()},
+        {n: np.concatenate(parts) for n, parts in others.items()},
+    )
 
 
 def _blocks(data: bytes, begin: int) -> Iterator[memoryview]:
@@ -346,10 +367,10 @@ def _blocks(data: bytes, begin: int) -> Iterator[memoryview]:
         begin = end
 
 
-def _aside(header: Sequence[str], columns: dict[str, Column], rows: int) -> dict[str, int]:
-    """Cells of columns that are neither a time nor watts, volts or amperes."""
+def _aside(header: Sequence[str], columns: Mapping[str, Column]) -> dict[int, str]:
+    """What columns are called that are neither a time nor watts, volts or amperes, by their place."""
     used = {column.index for column in columns.values()}
-    return {f"column {name[:40] or n + 1}": rows for n, name in enumerate(header) if n not in used}
+    return {n: f"column {name[:40] or n + 1}" for n, name in enumerate(header) if n not in used}
 
 
 def _rows(data: bytes) -> tuple[str, Iterator[tuple[int, list[str]]]]:
@@ -377,7 +398,7 @@ def _cells(lines: Sequence[str], mark: str) -> Iterator[tuple[int, list[str]]]:
 def _recording(table: _Table, cut: bool) -> Recording:
     t_ns, notes = _nanoseconds(table)
     missing = sum(int(np.isnan(column).sum()) for column in table.values.values())
-    counts = {_MISSING: missing, NO_END: int(cut)}
+    counts = {_MISSING: missing, NO_END: int(cut), DAMAGED: table.damaged}
     values = dict(table.values)
     if "power" not in values:
         with np.errstate(over="ignore"):
@@ -393,7 +414,11 @@ def _recording(table: _Table, cut: bool) -> Recording:
         value={_VALUES[quantity].name: column for quantity, column in values.items()},
         clock="wall" if table.wall else "counted",
         notes=(*table.notes, *notes, *[NO_END] * cut),
-        ignored={**table.aside, **{reason: n for reason, n in counts.items() if n}},
+        ignored={
+            **{heading: len(t_ns) for heading in table.aside},
+            **{reason: n for reason, n in counts.items() if n},
+        },
+        aside=table.aside,
     )
 
 

@@ -43,6 +43,7 @@ class Recording:
         board: Name of the board's table where the file tells, else None.
         notes: What a reader must know ("interval asked 5 ms; lines came 18 ms apart").
         ignored: What stands in the file and became no value, by reason: how often.
+        aside: By heading of a column that is not read: in which rows of the others it has a value, bool.
     """
 
     format: str
@@ -53,6 +54,7 @@ class Recording:
     board: str | None = None
     notes: tuple[str, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    aside: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:

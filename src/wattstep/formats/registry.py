@@ -15,6 +15,7 @@ from wattstep.formats.negative import without_negative
 from wattstep.formats.own_rows import own_rows
 from wattstep.formats.plausible import plausible
 from wattstep.formats.recording import Recording
+from wattstep.formats.rows import NO_VALUE
 from wattstep.formats.trace import Trace
 from wattstep.schema.extras import require
 
@@ -73,7 +74,7 @@ _JOULESCOPE_UNITS: Final = {
 _TIME_WORD: Final = re.compile(
     rb"(?i)(?:t|time|seconds|timestamp|elapsed)(?:_(?:s|ms|us|ns|min|h))?\Z"
 )
-_NUMBER: Final = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?|(?i:nan|-)")
+_NUMBER: Final = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
 _LOOK_UTF16: Final = 200  # bytes: of text in Latin letters every other is 0
 _LOOK_LINES: Final = 8  # of a table that blanks separate
 
@@ -234,10 +235,14 @@ def as_table(data: bytes) -> bytes:
     alike = len(headings) > 1 and len(rows) > 0 and all(len(row) == len(headings) for row in rows)
     if not alike or re.search(rb"[,;\t]", b"".join(headings)) or not _TIME_WORD.match(headings[0]):
         return data
-    if not all(_NUMBER.fullmatch(cell) for row in rows for cell in row):
+    if not all(_number_or_none(cell) for row in rows for cell in row):
         return data
     below = [b",".join(line.split()) for line in data.lstrip(b"\r\n ").split(b"\n")[1:]]
     return b"\n".join([b",".join(headings), *below])
+
+
+def _number_or_none(cell: bytes) -> bool:
+    return bool(_NUMBER.fullmatch(cell)) or cell.decode(errors="replace").lower() in NO_VALUE
 
 
 def _utf16(data: bytes) -> str:
@@ -271,9 +276,12 @@ def _counters(path: Path, trace: Trace) -> Recording:
     return trace.counters
 
 
+_OF_METER: Final = {"meter_power": "power_total", "meter_energy": "energy_total"}
+
+
 def _whole_machine(recording: Recording) -> Recording:
     channels = tuple(
-        replace(channel, role="power_total") if channel.role == "meter_power" else channel
+        replace(channel, role=_OF_METER.get(channel.role, channel.role))
         for channel in recording.channels
     )
     return replace(recording, channels=channels)

@@ -33,7 +33,13 @@ TIME_UNITS_NS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )  # fmt: skip
 LAST_NS = 4_102_444_800 * SECOND_NS  # the year 2100; later years are mistakes
-NO_VALUE = ("", "-", "nan", "n/a", "na", "null", "none")  # cells, in small letters
+# Cells in small letters, as loggers write them that have no value at a time.
+NO_VALUE = frozenset(
+    {
+        "", "-", "--", "---", "nan", "n/a", "na", "null", "none", "[n/a]", "[not supported]",
+        "not supported",
+    }
+)  # fmt: skip
 NO_END = "the last line has no end and was left out"
 COMMAS = "commas in its numbers are decimal marks"
 MIXED = "below it some numbers have a comma, others a point: use one of them"

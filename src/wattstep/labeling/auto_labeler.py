@@ -172,9 +172,12 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def name(self, cluster: str, label: Any) -> AutoLabeler:
         """Makes a new class a known one, or part of a known one where that is called so."""
         if isinstance(label, str) and RESERVED.fullmatch(label):
+            do = "give the class another name"
+            if label in self.clusters_:
+                do = f"to make them one, merge {cluster} and {label}"
             raise InvalidValueError(
-                f"{cluster} cannot be called {label}: that is what new classes without a name are called; "
-                f"to make them one, merge {cluster} and {label}",
+                f"{cluster} cannot be called {label}, which samples of no known class and new classes "
+                f"without a name are called: {do}",
                 id="reserved-name",
             )
         found = self._cluster(cluster)

@@ -71,6 +71,7 @@ class SoFar:
         if (path / JOURNAL).is_dir():
             self._journal = JournalNews(path, info, self._wanted)
         self._closed_read = False
+        self._seen_ns = {"rests": 0, "ticks": 0}  # the last of each that was taken in
         self.evaluations: dict[str, Figure] = {}
         self.peak: float | None = None
         self.late_ns: np.ndarray = np.empty(0, np.int64)
@@ -80,21 +81,43 @@ class SoFar:
         """Takes in what is new; whether the sampler was heard.
 
         Args:
-            closed: True if nothing more will be written: a run without journals has tables then.
+            closed: True if nothing more will be written: a run without journals has tables then,
+                which also hold what was written between the last look and their removal.
         """
         self.steps.governor = self.info.conditions.get("governor")
+        heard = True
         if self._journal is not None:
-            return self._take(self._journal.look())
-        if closed and not self._closed_read:
+            heard = self._take(self._journal.look())
+        if closed and not self._closed_read and not (self.path / JOURNAL).is_dir():
             self._closed_read = True
-            return self._take(news_of_tables(self.path, self._wanted))
-        return True
+            heard = self._take(map(self._rest_of, news_of_tables(self.path, self._wanted)))
+        return heard
+
+    def _rest_of(self, news: News) -> News:
+        """What of a run's tables was not taken in from its journals; channels know by themselves."""
+        if self._journal is None:
+            return news
+        since_ns = self.steps.last_ns
+        return replace(
+            news,
+            steps=[rest for rows in news.steps if len((rest := rows.since(since_ns)).index)],
+            rests=[rest for rest in sorted(news.rests) if rest[1] > self._seen_ns["rests"]],
+            samples={
+                name: (t_ns[new], value[new])
+                for name, (t_ns, value) in news.samples.items()
+                if (new := t_ns > self.channels[name].last_ns).any()
+            },
+            stretches={},
+            ticks=news.ticks[news.ticks[:, 0] > self._seen_ns["ticks"]],
+            lost_ticks=0,
+        )
 
     def _take(self, lines: Iterable[News]) -> bool:
         heard = False
         for news in lines:
             for start, end in news.rests:
                 self.steps.rest(start, end)
+                self._seen_ns["rests"] = max(self._seen_ns["rests"], end)
             for steps in news.steps:
                 self.steps.add(steps)
             for name in {**news.samples, **news.stretches}:
@@ -104,6 +127,7 @@ class SoFar:
             self.lost_ticks += news.lost_ticks
             if len(news.ticks):
                 heard = True
+                self._seen_ns["ticks"] = int(news.ticks[-1, 0])
                 self.late_ns = np.concatenate([self.late_ns, news.ticks[:, 1]])[-LATE_TICKS:]
                 self.lost_ticks += int(news.ticks[:, 3].sum())
             for measure, worth in news.evaluations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,11 @@ class StepRows:
     samples: Floats
     loss: Floats
     traced: npt.NDArray[np.bool_]
+
+    def since(self, t_ns: int) -> StepRows:
+        """Those that began then or later."""
+        later = self.start_ns >= t_ns
+        return StepRows(**{each.name: getattr(self, each.name)[later] for each in fields(self)})
 
 
 def steps_of(marks: Array) -> tuple[StepRows | None, Array]:

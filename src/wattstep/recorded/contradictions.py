@@ -1,27 +1,35 @@
-"""Channels of an imported log that say different things of the same: watts beside joules, or beside volts and amperes."""
+"""Channels of a log that tell the same twice: which of them counts, and where they contradict each other.
+
+Watts beside joules, or beside volts and amperes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.imported import Imported
-from wattstep.recorded.power import spoken
+from wattstep.recorded.power import EnergySource, spoken
+from wattstep.recorded.refresh import resolution_of
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.channel import Channel, thing_of
+from wattstep.schema.figure import Status
 from wattstep.schema.spelling import rounded
 
-APART: Final = 2.0  # times: further apart no two sensors of one thing are, be they ever so coarse
+APART: Final = 2.0  # times: further apart no two sensors of one thing are, of which both are right
+SAME: Final = 0.01  # of an energy: nearer nothing tells them apart but how they were written
+FINER: Final = 2  # times as many new values as the counter's: power tells more than it
+STILL: Final = 0.05  # of the time, at least, a counter stood still that is told of
 # Volts times amperes of an AC meter are more than its watts, by less than so many times.
 APART_AC: Final = 4.0
-CONTRADICTING: Final = (
-    "{} makes {} W on the mean, {} says {} W over the same {}: they contradict each other{}. "
-    "Figures here are those of {}: look whose unit is another than its heading says"
-)
+CONTRADICTING: Final = "{} makes {} W on the mean, {} says {} W over the same {}: they contradict each other{}. Figures here are those of {}"
+OTHER_UNIT: Final = ": look whose unit is another than its heading says"
+HELD: Final = ", their intervals hold both"
 _FACTORS: Final = {3.6: "mWh", 1e3: "milli", 3600.0: "Wh", 1e6: "micro", 3.6e6: "kWh"}
 _NEAR: Final = 0.15  # of such a factor
 _OF_HALF: Final = re.compile(r"volt(?:age|s)?|vbus|current|amp(?:ere)?s?")
@@ -38,26 +46,59 @@ class Log(Protocol):
     def curve(self, channel: Channel) -> Curve: ...  # noqa: D102
 
 
-def contradictions(channels: Sequence[Channel], log: Log) -> dict[str, str]:
-    """Notes by channel of what cannot all be right, with what is used.
+@dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """What a channel says otherwise than another of the same.
+
+    Attributes:
+        note: What each of them says, and which is used.
+        other: The channel whose energy the figures must hold, too; None: no channel has it.
+        apart: How far that is off, as a part of this one's; None: of nothing.
+    """
+
+    note: str
+    other: Channel | None = None
+    apart: float | None = None
+
+
+def counter_counts(counter: FloatArray, gauge: FloatArray) -> bool:
+    """True if of two that tell the energy of one supply the counter counts, else power does.
+
+    A counter loses nothing between two reads. It does not count where it stands still, or where
+    power gives more than twice as many new values: then it is too coarse, or was read too seldom.
+
+    Args:
+        counter: Its values in J; NaN: failed reads.
+        gauge: Those of power in W.
+    """
+    moves, news = (
+        int(np.count_nonzero(np.diff(each[np.isfinite(each)]))) for each in (counter, gauge)
+    )
+    return moves > 0 and news <= FINER * moves
+
+
+def contradictions(channels: Sequence[Channel], log: Log) -> dict[str, Contradiction]:
+    """What cannot all be right, by channel.
 
     Args:
         channels: Those with samples.
         log: Their values.
     """
     of_unit = {unit: _by_thing(channels, unit, log) for unit in ("W", "V", "A", "J")}
-    notes: dict[str, str] = {}
+    found: dict[str, Contradiction] = {}
     for thing, power in of_unit["W"].items():
         energy, volts, amperes = (of_unit[unit].get(thing) for unit in ("J", "V", "A"))
-        if energy is not None and (note := _of_energy(energy, power, log)):
-            notes[energy.name] = notes[power.name] = note
+        if energy is not None:
+            found |= _of_energy(energy, power, log)
         if (
             volts is not None
             and amperes is not None
             and (note := _of_product(volts, amperes, power, log))
         ):
-            notes[power.name] = "; ".join(filter(None, [notes.get(power.name), note]))
-    return notes
+            before = found.get(power.name, Contradiction(note=""))
+            notes = "; ".join(filter(None, [before.note, note]))
+            found[power.name] = replace(before, note=notes)
+    return found
 
 
 def _by_thing(
@@ -71,29 +112,60 @@ def _by_thing(
     }
 
 
-def _of_energy(energy: Channel, power: Channel, log: Log) -> str | None:
-    """Note on a counter and a gauge of the same thing that make different powers."""
+def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradiction]:
+    """Of a counter and a gauge of the same thing that are further apart than both can be right."""
     counted, integrated = log.curve(energy), log.curve(power)
     steps = np.diff(counted.total)
     begin, end = (edge(counted.t_ns[at], integrated.t_ns[at]) for edge, at in ((max, 0), (min, -1)))
     if end <= begin or not (steps > 0).any():
-        return None
+        return {}
     span = np.array([[begin, end]])
     (by_energy, counted_s), (by_power, integrated_s) = (
         (abs(float(gain[0])), float(seconds[0]))
         for gain, seconds in (curve.gains(span) for curve in (counted, integrated))
     )
     if not counted_s or not integrated_s:
-        return None
+        return {}
     by_energy, by_power = by_energy / counted_s, by_power / integrated_s
-    # A counter may be a step behind at either end.
-    behind = 2 * float(steps[steps > 0].min()) / counted_s
     less, more = sorted((by_energy, by_power))
-    if more <= APART * less or more - less <= behind:
-        return None
-    used = power if power.role == "power_total" and energy.role != "energy_total" else energy
+    # A counter may be a step behind at either end.
+    known = 2 * float(steps[steps > 0].min()) + _of_samples(power, integrated, log, begin, end)
+    if more - less <= SAME * more + known / counted_s:
+        return {}
+    counts = counter_counts(log.raw(energy.name)[1], log.raw(power.name)[1])
+    used = energy if counts else power
     seconds = float(end - begin) * 1e-9
-    return _note(energy.name, by_energy, power.name, by_power, seconds, used.name)
+    watts = (energy.name, by_energy, power.name, by_power)
+    note = _note(*watts, seconds, used.name, _still(energy, counted, begin, end) + HELD)
+    apart = more - less
+    return {
+        mine.name: Contradiction(note=note, other=other, apart=apart / of if of else None)
+        for mine, of, other in ((energy, by_energy, power), (power, by_power, energy))
+    }
+
+
+def _of_samples(power: Channel, curve: Curve, log: Log, begin: int, end: int) -> float:
+    """Energy in J by which samples of power may be off: between them, by their steps, by their delay."""
+    t_ns, watts = log.raw(power.name)
+    source = EnergySource(curve=curve, status=Status.MEASURED, source="", gauge=(t_ns, watts))
+    between = source.sampling_error(np.array([begin]), np.array([end]))
+    known = watts[np.isfinite(watts)]
+    half_step = (resolution_of(known, 0.0) or 0.0) / 2 * float(end - begin) * 1e-9
+    return between + half_step + source.late_s[1] * float(np.ptp(known))
+
+
+def _still(energy: Channel, curve: Curve, begin: int, end: int) -> str:
+    """How long the counter stood still at the longest, where that is much of the time."""
+    inside = (curve.t_ns >= begin) & (curve.t_ns <= end)
+    t_ns, steps = curve.t_ns[inside], np.diff(curve.total[inside])
+    at = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(t_ns)]])  # reads that found it new
+    longest = float(
+        (t_ns[at[1:] - 1] - t_ns[at[:-1]]).max()
+    )  # up to the last that found it the same
+    usual = float(np.median(np.diff(t_ns[at[:-1]])))
+    if longest < STILL * (end - begin) or longest < 10 * usual:
+        return ""
+    return f" ({energy.name} stood still for {spoken(longest * 1e-9)})"
 
 
 def _of_product(volts: Channel, amperes: Channel, power: Channel, log: Log) -> str | None:
@@ -123,13 +195,22 @@ def _at(t_ns: IntArray, times: IntArray, values: FloatArray) -> FloatArray:
     return at
 
 
-def _note(what: str, by_it: float, power: str, by_power: float, seconds: float, used: str) -> str:
+def _note(
+    what: str,
+    by_it: float,
+    power: str,
+    by_power: float,
+    seconds: float,
+    used: str,
+    more_words: str = "",
+) -> str:
     less, more = sorted((by_it, by_power))
     apart = ""
-    if less:
+    if less and more > APART * less:
         factor = more / less
         unit = next((each for of, each in _FACTORS.items() if abs(factor / of - 1) < _NEAR), "")
         apart = f", {rounded(factor)} times apart{f' ({unit}?)' * bool(unit)}"
-    return CONTRADICTING.format(
+    note = CONTRADICTING.format(
         what, rounded(by_it), power, rounded(by_power), spoken(seconds), apart, used
     )
+    return note + more_words + OTHER_UNIT * (more > APART * less)

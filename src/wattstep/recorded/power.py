@@ -12,6 +12,7 @@ from wattstep.recorded.calibration import Calibration
 from wattstep.recorded.calibration import calibrated as corrected
 from wattstep.recorded.clock_error import ADVICE, ClockError
 from wattstep.recorded.curves import Curve, add_curves
+from wattstep.recorded.stretches import Stretches
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Status, weakest
 from wattstep.schema.settings import PowerModel
@@ -57,6 +58,9 @@ class EnergySource:
         slow_s: Update interval that was seen, where it is longer than the time between reads; else 0.
         observed_share: Part of the time in which its sensor looks; None: not known, or all of it.
         thinned: Whether single samples were not kept of all of its time (`--keep`).
+        stretches: What stands for them, of one gauge; None: there are none.
+        beside: What another channel of the same supply says, where the two contradict each other:
+            intervals hold both.
     """
 
     curve: Curve
@@ -77,6 +81,8 @@ class EnergySource:
     saturated: str | None = None
     observed_share: float | None = None
     thinned: bool = False
+    stretches: Stretches | None = None
+    beside: Curve | None = None
 
     @property
     def by_regression(self) -> bool:
@@ -110,7 +116,13 @@ class EnergySource:
         What an undocumented gauge averages over is no longer than it may be late.
         """
         t_ns = self.curve.t_ns if self.gauge is None else self.gauge[0]
-        spacing = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
+        lengths = np.diff(t_ns)
+        if (
+            self.thinned and self.gauge is not None
+        ):  # where single samples were not kept, one is NaN
+            known = np.isfinite(self.gauge[1])
+            lengths = lengths[known[1:] & known[:-1]]
+        spacing = float(np.median(lengths)) * 1e-9 if len(lengths) else 0.0
         window = self.window_s or 0.0
         if self.gauge is not None and self.window_s is None:
             window = UNKNOWN_S
@@ -150,7 +162,7 @@ class EnergySource:
             t_ns: Times, shape (n,).
             within_s: Before and after.
         """
-        times, power = self.gauge or (self.curve.t_ns, self.curve.rates())
+        times, power = self._powers()
         power = np.append(np.nan_to_num(power), 0.0)  # a slice may begin behind the last
         within = round(within_s * 1e9)
         first = np.searchsorted(times, t_ns - within)
@@ -159,6 +171,22 @@ class EnergySource:
         edges = np.stack([np.minimum(first, len(times)), np.maximum(last, first + 1)], axis=1)
         highest: FloatArray = np.maximum.reduceat(power, np.minimum(edges, len(times)).ravel())[::2]
         return highest
+
+    def _powers(self) -> tuple[IntArray, FloatArray]:
+        """Times, and the highest power in W since the one before: of samples, and of what stands for thinned ones."""
+        if self.gauge is None:
+            return self.curve.t_ns, self.curve.rates()
+        if self.stretches is None:
+            return self.gauge
+        known = self.stretches.known
+        begin, end, first, most = (
+            getattr(self.stretches, name)[known] for name in ("begin_ns", "end_ns", "first", "most")
+        )
+        # At its end before the sample there, which says nothing of the time before.
+        times = np.concatenate([begin, begin + 1, end, self.gauge[0]])
+        power = np.concatenate([first, most, most, self.gauge[1]])
+        order = np.argsort(times, kind="stable")
+        return times[order], power[order]
 
     @property
     def shortest(self) -> tuple[float, str]:
@@ -241,7 +269,7 @@ def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
     curve = source.curve
     seconds = float(curve.covered_ns[-1]) * 1e-9 if len(curve.t_ns) else 0.0
     own_w = float(curve.total[-1]) / seconds if seconds > 0 else by.center_w
-    gauge = source.gauge
+    gauge, stretches = source.gauge, source.stretches
     words = (
         f"calibrated against an external meter: {rounded(by.gain, 4)} × + {rounded(by.offset_w)} W"
     )
@@ -253,6 +281,10 @@ def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
         half_step_w=source.half_step_w * abs(by.gain),
         source=f"{source.source}, {words}",
         systematic=by.systematic(own_w),
+        stretches=None
+        if stretches is None
+        else replace(stretches, most=by.gain * stretches.most + by.offset_w),
+        beside=None if source.beside is None else corrected(source.beside, by),
     )
 
 
@@ -287,7 +319,28 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         ),
         saturated=next((source.saturated for source in sources if source.saturated), None),
         thinned=any(source.thinned for source in sources),
+        stretches=_summed_stretches([source.stretches for source in sources]),
+        beside=add_curves([source.beside or source.curve for source in sources])
+        if any(source.beside is not None for source in sources)
+        else None,
     )
+
+
+def _summed_stretches(parts: Sequence[Stretches | None]) -> Stretches | None:
+    """Those of the first with the sum of the highest powers; None where they are not of the same times."""
+    first = parts[0]
+    if first is None:
+        return None
+    alike = [
+        each
+        for each in parts
+        if each is not None
+        and np.array_equal(each.begin_ns, first.begin_ns)
+        and np.array_equal(each.end_ns, first.end_ns)
+    ]
+    if len(alike) < len(parts):
+        return None
+    return replace(first, most=np.sum([each.most for each in alike], axis=0))
 
 
 def _common_note(sources: Sequence[EnergySource]) -> str | None:

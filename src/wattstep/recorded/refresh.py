@@ -52,7 +52,12 @@ class Refresh:
 
 
 def refresh(
-    t_ns: IntArray, value: FloatArray, source: str, least: float = 0.0, status: Status | None = None
+    t_ns: IntArray,
+    value: FloatArray,
+    source: str,
+    least: float = 0.0,
+    status: Status | None = None,
+    thinned_ns: IntArray | None = None,
 ) -> Refresh:
     """The true update interval and resolution of a channel.
 
@@ -62,30 +67,40 @@ def refresh(
         source: What they were read from.
         least: The unit of the source's integers (1 mW): no resolution is smaller.
         status: Of the samples; None: measured.
+        thinned_ns: When stretches begin of which single samples were not kept, in order: their length
+            is no time between reads. None: there are none.
     """
     known = np.isfinite(value)
     t_ns, value = t_ns[known], value[known]
-    if len(value) < 2:
+    beside = np.ones(max(len(t_ns) - 1, 0), bool)  # two samples of which no other lies between
+    if thinned_ns is not None:
+        beside = np.diff(np.searchsorted(thinned_ns, t_ns)) == 0
+    if not beside.any():
         return Refresh(
             interval=missing("s", "fewer than two samples"), resolution=None, repeated=0.0,
             spacing_s=math.nan, slower=False,
         )  # fmt: skip
-    spacing = float(np.median(np.diff(t_ns))) * 1e-9
-    changed = np.diff(value) != 0
-    interval = _interval(t_ns, changed, spacing, source, status or Status.MEASURED)
+    spacing = float(np.median(np.diff(t_ns)[beside])) * 1e-9
+    changed = (np.diff(value) != 0) & beside
+    interval = _interval(t_ns, changed, ~beside, spacing, source, status or Status.MEASURED)
     return Refresh(
         interval=interval,
         resolution=resolution_of(value, least),
-        repeated=float(1 - changed.mean()),
+        repeated=float(1 - changed[beside].mean()),
         spacing_s=spacing,
         slower=(interval.low or 0.0) > SLOWER * spacing,
     )
 
 
 def _interval(
-    t_ns: IntArray, changed: BoolArray, spacing: float, source: str, status: Status
+    t_ns: IntArray,
+    changed: BoolArray,
+    apart: BoolArray,
+    spacing: float,
+    source: str,
+    status: Status,
 ) -> Figure:
-    gaps, samples = _gaps(t_ns, changed, spacing)
+    gaps, samples = _gaps(t_ns, changed, apart, spacing)
     if len(gaps) < LEAST_CHANGES:
         span = float(t_ns[-1] - t_ns[0]) * 1e-9
         times = int(changed.sum())
@@ -105,10 +120,12 @@ def _interval(
     )  # fmt: skip
 
 
-def _gaps(t_ns: IntArray, changed: BoolArray, spacing: float) -> tuple[FloatArray, IntArray]:
+def _gaps(
+    t_ns: IntArray, changed: BoolArray, apart: BoolArray, spacing: float
+) -> tuple[FloatArray, IntArray]:
     """Times in s, and numbers of samples, from each change to the next with no hole between."""
     at = np.flatnonzero(changed) + 1
-    holes = np.concatenate([[0], np.cumsum(np.diff(t_ns) > HOLE * spacing * 1e9)])
+    holes = np.concatenate([[0], np.cumsum(apart | (np.diff(t_ns) > HOLE * spacing * 1e9))])
     whole = holes[at[1:]] == holes[at[:-1]] if len(at) > 1 else np.empty(0, bool)
     gaps = np.diff(t_ns[at]) * 1e-9
     return gaps[whole], np.diff(at)[whole]

@@ -13,7 +13,7 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
-from wattstep.recorded.contradictions import contradictions
+from wattstep.recorded.contradictions import Contradiction, contradictions, counter_counts
 from wattstep.recorded.curves import (
     Curve,
     add_curves,
@@ -175,9 +175,11 @@ class Series:
             least = abs(channel.scale) if channel.kind == "gauge" else 0.0
             if self._is_copy(channel):
                 least = written_unit(value)
+            thinned = self.stretches.get(channel.name)
             self._refresh[channel.name] = refresh(
-                t_ns, value, channel.source, least, self.status(channel)
-            )
+                t_ns, value, channel.source, least, self.status(channel),
+                None if thinned is None else thinned.begin_ns,
+            )  # fmt: skip
         return self._refresh[channel.name]
 
     def _is_copy(self, channel: Channel) -> bool:
@@ -455,7 +457,7 @@ class Series:
         silent: list[str] = []
         for kind in (self._planned("energy_total"), others, of_batteries):
             lacking = [name for channel in kind for name in self._lacking(channel)]
-            if kind and not lacking and all(map(self._stands_still, kind)):
+            if kind and not lacking and all(map(self._does_not_count, kind)):
                 lacking = [channel.name for channel in kind]
             if kind and not lacking:
                 return {channel.name: self._total_of(channel) for channel in kind}
@@ -473,6 +475,20 @@ class Series:
         """True for a counter that never counted: its step is larger than all that there was, or it is dead."""
         value = self.raw(channel.name)[1]
         return channel.kind == "counter" and not np.ptp(value[np.isfinite(value)])
+
+    def _does_not_count(self, channel: Channel) -> bool:
+        """True for a counter that stands still, or in place of which power of the same supply counts."""
+        if channel.kind != "counter" or self._stands_still(channel):
+            return channel.kind == "counter"
+        if not self.imported.is_import and channel.status != "replayed":
+            return False  # what reads it here reads it as often as power
+        gauges = [
+            c
+            for c in self.with_role("power_total", "power_part")
+            if c.kind == "gauge" and self._thing(c) == self._thing(channel)
+        ]
+        value = self.raw(channel.name)[1]
+        return any(not counter_counts(value, self.raw(c.name)[1]) for c in gauges)
 
     @property
     def total_channels(self) -> list[Channel]:
@@ -546,10 +562,10 @@ class Series:
 
     @cached_property
     def distinct_rails(self) -> dict[str, EnergySource]:
-        """The rails of which no two tell the same: a counter before a gauge, unless it stands still."""
+        """The rails of which no two tell the same: a counter before a gauge, where it counts."""
         sources = self.uncalibrated_rails
         channels = [self.channels[name] for name in sources]
-        live = [c for c in channels if not self._stands_still(c)]
+        live = [c for c in channels if not self._does_not_count(c)]
         counted = {self._thing(c) for c in live if c.kind == "counter"}
         sampled = {self._thing(c) for c in live if c.kind == "gauge"} - counted
         return {
@@ -578,6 +594,8 @@ class Series:
     def _energy_of(self, channel: Channel) -> EnergySource:
         gauge = self.raw(channel.name) if channel.kind == "gauge" else None
         carries_s, limit = self._carries(channel)
+        contradiction = self._contradictions.get(channel.name)
+        other = contradiction.other if contradiction else None
         return EnergySource(
             curve=self.curve(channel),
             status=self.status(channel),
@@ -594,12 +612,16 @@ class Series:
             slow_s=self._slow_s(channel),
             observed_share=channel.observed_share,
             thinned=channel.name in self.stretches,
+            stretches=None if gauge is None else self._stretches(channel.name),
+            systematic=contradiction.apart if contradiction else None,
+            beside=None if other is None else self.curve(other),
         )
 
     def _noted(self, *channels: Channel) -> str | None:
         """Notes on these channels, and on values that were left out."""
         left_out = [note for c in channels for note in (self._of_glitches(c), self._of_resets(c))]
-        contradicting = [self._contradictions.get(channel.name) for channel in channels]
+        found = [self._contradictions.get(channel.name) for channel in channels]
+        contradicting = [each.note for each in found if each]
         return NEXT.join(filter(None, [_notes(channels), *left_out, *contradicting])) or None
 
     def _of_glitches(self, channel: Channel) -> str | None:
@@ -634,11 +656,11 @@ class Series:
         counters = [c for c in self.power_channels() if c.kind == "counter"]
         notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
         notes += filter(None, map(self._of_resets, counters))
-        return [*notes, *dict.fromkeys(self._contradictions.values())]
+        return [*notes, *dict.fromkeys(each.note for each in self._contradictions.values())]
 
     @cached_property
-    def _contradictions(self) -> dict[str, str]:
-        """Notes by channel of an imported log that says different things of the same."""
+    def _contradictions(self) -> dict[str, Contradiction]:
+        """By channel, where an imported log says different things of the same."""
         if not self.imported.is_import:
             return {}
         sampled = [c for c in self.channels.values() if self._has_samples(c.name)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from wattstep.attribution.step_energy import (
     Spent,
+    holding_both,
     joined,
     none_of,
     partly,
@@ -69,7 +70,7 @@ def energy_metrics(
     else:
         figures = {
             "energy_per_step": energies.per_step,
-            "energy_per_sample": _per_sample(energy, energies, _sample_time(series.steps)),
+            "energy_per_sample": _per_sample(energy, energies, series.steps),
             "mean_power": energies.power,
         }
     # Before idle power is taken off: that is power over a time, which is as uncertain.
@@ -148,7 +149,7 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
         "the lowest that was seen" if less else "none",
         "the highest that was seen" if more else "none",
     )
-    return Figure(
+    figure = Figure(
         value=gain, unit="J", status=energy.status, source=energy.source,
         low=None if exact else gain + less - step if gain < 0 or less < 0 else max(gain - step, 0.0),
         high=None if exact else gain + more + step,
@@ -156,6 +157,7 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
         reason=joined(energy.note, partly(share, RECORDING)),
         method=f"{WHOLE}, what was sampled of it" + unsampled * bool(less or more),
     )  # fmt: skip
+    return holding_both(figure, energy, np.array([span]), seconds)
 
 
 def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
@@ -184,14 +186,15 @@ def _sample_time(steps: Steps) -> Figure:
     return ratio_figure(periods, samples, "s", CLOCK, steps.status)
 
 
-def _per_sample(energy: EnergySource, energies: Spent, time: Figure) -> Figure:
+def _per_sample(energy: EnergySource, energies: Spent, steps: Steps) -> Figure:
+    time = _sample_time(steps)
     if time.value is None:
         return missing("J", time.reason or "")
     method = "mean power over clean time, times the time of a sample, gaps between steps included"
     figure = product(energies.still, time, "J", method)
-    if energy.clock is None or energies.moved is None:
-        return figure
-    return energy.clock.applied(figure, energies.moved * time.value)
+    if energy.clock is not None and energies.moved is not None:
+        figure = energy.clock.applied(figure, energies.moved * time.value)
+    return holding_both(figure, energy, steps.stretches(), time.value)
 
 
 # --- above idle ---------------------------------------------------------------------------------

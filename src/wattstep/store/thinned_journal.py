@@ -75,39 +75,44 @@ def thin_pieces(journal: Folder, info: RunInfo) -> None:
 
     Raises:
         OSError: The disk is full; what is not thinned is untouched.
-        DamagedRunError: A piece is garbled, or Parquet does not give back what it was given; those of
-            other journals are thinned.
+        DamagedRunError: A piece is garbled, or Parquet does not give back what it was given; all
+            others are thinned.
     """
     if "raw_s" not in info.keep:
         return
     damaged: list[DamagedRunError] = []
     for samples in every_journal(info):
-        try:
-            if not samples.whole:
-                _thin_pieces_of(journal, info, samples)
-        except DamagedRunError as error:
-            damaged.append(error)
+        if not samples.whole:
+            damaged += _thin_pieces_of(journal, info, samples)
     if damaged:
         raise damaged[0]
 
 
-def _thin_pieces_of(journal: Folder, info: RunInfo, samples: SampleJournal) -> None:
-    pieces = Pieces(journal, samples.name, _layout(samples))
+def _thin_pieces_of(
+    journal: Folder, info: RunInfo, samples: SampleJournal
+) -> list[DamagedRunError]:
+    """Thins the pieces of one journal; what is wrong with those that stay as they are."""
     age = None
+    damaged: list[DamagedRunError] = []
     for number in _packed(journal.names(), samples.name):
-        facts = pieces.facts(number)
-        if facts.words != samples.words or not facts.rows or _rare(facts):
-            continue
-        age = age or age_of(journal, info, samples)
-        if facts.last_ns > age.until_ns:
-            break
-        if facts.last_ns < age.since_ns:
-            continue
-        kept = kept_times(journal, facts.first_ns, facts.last_ns)
-        rows = np.concatenate([*pieces.blocks(number)]).view("<i8").reshape(-1, samples.words)
-        both = thinned_rows(*thin(rows, samples, replace(age, kept_ns=kept)))
-        floats = range(samples.thinned_words - 2 * samples.values, samples.thinned_words)
-        write_piece(journal, piece_name(samples.name, number), both, floats)
+        pieces = Pieces(journal, samples.name, _layout(samples))
+        try:
+            facts = pieces.facts(number)
+            if facts.words != samples.words or not facts.rows or _rare(facts):
+                continue
+            age = age or age_of(journal, info, samples)
+            if facts.last_ns > age.until_ns:
+                break
+            if facts.last_ns < age.since_ns:
+                continue
+            kept = kept_times(journal, facts.first_ns, facts.last_ns)
+            rows = np.concatenate([*pieces.blocks(number)]).view("<i8").reshape(-1, samples.words)
+            both = thinned_rows(*thin(rows, samples, replace(age, kept_ns=kept)))
+            floats = range(samples.thinned_words - 2 * samples.values, samples.thinned_words)
+            write_piece(journal, piece_name(samples.name, number), both, floats)
+        except DamagedRunError as error:
+            damaged.append(error)
+    return damaged
 
 
 def _rare(facts: PieceFacts) -> bool:

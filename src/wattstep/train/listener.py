@@ -22,7 +22,7 @@ class ScriptListener(PhaseTeller):
         recorder: Is recording.
         trains: Called once, when the training begins: by then the script has said how it trains.
         done: Called once its steps have been made, unless the user interrupted them.
-        hint: Advice where no step was seen.
+        why_none: Gives the reason why no step was seen.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class ScriptListener(PhaseTeller):
         recorder: StepRecorder,
         trains: Callable[[], None] | None = None,
         done: Callable[[], None] = lambda: None,
-        hint: str = "",
+        why_none: Callable[[], str] = lambda: "no optimizer made a step in this process",
     ) -> None:
         super().__init__(recorder.steps)
         self._recorder, self._steps = recorder, recorder.steps
-        self._trains, self._done, self._hint = trains, done, hint
+        self._trains, self._done, self._why_none = trains, done, why_none
         self._ended_ns = time.perf_counter_ns()  # of the last step
         self._loaded_ns = 0  # when the last batch was asked for
         self._rest: str | None = "startup"
@@ -156,9 +156,7 @@ class ScriptListener(PhaseTeller):
             self._steps.abandon()
             self._done()
         if self._steps.index == 0:
-            recorder.note(
-                f"no training step was seen: no optimizer made a step in this process{self._hint}"
-            )
+            recorder.note(f"no training step was seen: {self._why_none()}")
         elif not self._counted:
             recorder.note("samples a step are not known: no DataLoader gave the batches")
         recorder.close()

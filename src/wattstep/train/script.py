@@ -249,7 +249,7 @@ def main() -> None:
         recorder,
         lambda: _training_begins(others, recorder),
         lambda: canary.watch_briefly(recorder, canary.AFTER, canary.PLAIN),
-        MARKED_OTHERWISE,
+        lambda: _why_no_step(settings.step_marker),
     )
     engines.listen_to_script(script, settings.step_marker)
     settle_script(tuning_of(settings.tuned), _refuse)
@@ -257,6 +257,19 @@ def main() -> None:
     script.close(interrupted=code == INTERRUPTED)
     # The script's own interpreter would end here: what it registered runs, then its exit code.
     raise SystemExit(code)
+
+
+def _why_no_step(marker: str) -> str:
+    """Reason why a script made no step that its marker ends."""
+    engine = engines.loaded()
+    if engine is None:
+        return (
+            "the script loaded no framework that is known here (torch), whose calls mark steps; mark them in the "
+            "script with wattstep.Recorder"
+        )
+    if marker == "optimizer":
+        return f"no optimizer made a step in this process{MARKED_OTHERWISE}"
+    return f"{marker.removeprefix('call:').replace(':', '.')} was not called in this process, which --step-marker {marker} asks for"
 
 
 def _say_warnings_in_one_line(*, quiet: bool) -> None:

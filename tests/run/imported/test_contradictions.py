@@ -24,29 +24,70 @@ def watts(n: int) -> float:
     return 6.0 if n % 2 else 4.0
 
 
-@pytest.mark.parametrize(
-    ("header", "used", "joules"),
-    [
-        ("t_s,power [W],energy [J]", "energy", 60_000.0),
-        ("time_s,power_W,energy_J", "meter.power", 600.0),
-    ],
+BOTH = pytest.mark.parametrize(
+    ("header", "used"),
+    [("t_s,power [W],energy [J]", "energy"), ("time_s,power_W,energy_J", "meter.energy")],
 )
+
+
+@BOTH
 def test_power_and_energy_of_which_one_has_another_unit_are_told_with_what_is_used(
-    tmp_path: Path, header: str, used: str, joules: float
+    tmp_path: Path, header: str, used: str
 ) -> None:
     """120 s at 5 W beside a counter that says 500 W."""
     run = log(tmp_path, header, lambda n: f"{watts(n)},{500 * n}")
     energy = run.metrics["recorded_energy"]
-    assert energy.value == pytest.approx(joules)
-    assert_says(energy.reason, "contradict", "500 W", "5 W", f"those of {used}")
+    assert (energy.value, energy.low, energy.high) == pytest.approx((60_000.0, 600.0, 60_000.0))
+    assert_says(energy.reason, "contradict", "500 W", "5 W", f"those of {used}", "whose unit")
     assert saying(run.document()["status_notes"], "contradict", used)
+
+
+@BOTH
+@pytest.mark.parametrize("still", ["begin", "end"])
+def test_a_counter_that_stands_still_for_half_of_the_log(
+    tmp_path: Path, header: str, used: str, still: str
+) -> None:
+    """300 J of 600 J: figures hold both, and say how long it stood still."""
+    run = log(
+        tmp_path,
+        header,
+        lambda n: f"{watts(n)},{5 * (max(n - 60, 0) if still == 'begin' else min(n, 60))}",
+    )
+    energy, power = run.metrics["recorded_energy"], run.metrics["mean_power"]
+    assert (energy.low, energy.high) == pytest.approx((300.0, 600.0))
+    assert_says(energy.reason, "contradict", "2.5 W", "5 W", used, "stood still for 60 s", "both")
+    assert power.low <= 2.5
+    assert power.high == pytest.approx(5.0)
+
+
+@BOTH
+def test_a_counter_that_says_more_than_power(tmp_path: Path, header: str, used: str) -> None:
+    """8 W beside 5 W: less than two times apart, more than samples a second apart can be off."""
+    run = log(tmp_path, header, lambda n: f"{watts(n)},{8 * n}")
+    energy = run.metrics["recorded_energy"]
+    assert (energy.value, energy.low, energy.high) == pytest.approx((960.0, 600.0, 960.0))
+    assert_says(energy.reason, "contradict", "8 W", "5 W", f"those of {used}")
+    assert "unit" not in (energy.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("header", "used"),
+    [("t_s,power [W],energy [Wh]", "power"), ("time_s,power_W,energy_Wh", "meter.power")],
+)
+def test_power_beside_a_coarse_counter(tmp_path: Path, header: str, used: str) -> None:
+    """600 J, of which a counter in tenths of a watt hour shows 360 J: power has more new values."""
+    run = log(tmp_path, header, lambda n: f"{watts(n)},{n // 72 / 10:.1f}")
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(600.0)
+    assert f"({used})" in (energy.source or "")
+    assert not saying(run.document()["status_notes"], "contradict")
 
 
 @pytest.mark.parametrize(
     ("header", "row"),
     [
         ("t_s,power [W],energy [J]", lambda n: f"{watts(n)},{5 * n}"),
-        ("t_s,power [W],energy [J]", lambda n: f"{watts(n)},{8 * n}"),  # more than is in the power
+        ("t_s,power [W],energy [J]", lambda n: f"{watts(n)},{5.2 * n}"),  # 24 J, one in 25
         ("t_s,power [W],energy [Wh]", lambda n: f"{watts(n)},{7 + n // 100}"),  # one step in 120 s
         ("t_s,power [W],gpu_energy [J]", lambda n: f"{watts(n)},{n / 100}"),  # a part of it
     ],

@@ -70,6 +70,33 @@ def test_rows_of_other_sensors_are_no_failed_reads(tmp_path: Path) -> None:
     assert saying(run.document()["status_notes"], "gpu", "40 of 121 rows")
 
 
+@pytest.mark.parametrize("name", ["power [W]", "power_W"])
+@pytest.mark.parametrize("other", ["40", "warm"])
+@pytest.mark.parametrize("rows", [(5, None), (5, 5, None), (5, 5, 5, None), (5, None, None)])
+def test_two_logs_in_one_table(
+    tmp_path: Path, name: str, other: str, rows: tuple[float | None, ...]
+) -> None:
+    """Power in some rows, something else in the others, which may not even be read, and a name in all."""
+    if name == "power [W]" and other == "warm":
+        return  # a table of numbers
+
+    def row(n: int) -> str:
+        watts = rows[n % len(rows)]
+        return f",{other},1" if watts is None else f"{watts},,1"
+
+    run = log(tmp_path, f"time_s,{name},state,board", row)
+    last = max(n for n in range(121) if rows[n % len(rows)] is not None)
+    assert run.metrics["recorded_energy"].value == pytest.approx(5.0 * last)
+    assert not saying(run.document()["status_notes"], "no reading")
+
+
+@pytest.mark.parametrize("name", ["power [W]", "power_W"])
+def test_reads_that_fail_beside_a_column_of_every_row(tmp_path: Path, name: str) -> None:
+    run = log(tmp_path, f"time_s,{name},temp [°C]", lambda n: f"{'' if n % 4 == 3 else 5},40")
+    energy = run.metrics["recorded_energy"]
+    assert (energy.value, energy.high) == pytest.approx((300.0, 600.0))
+
+
 def test_reads_of_which_every_other_fails_tell_no_energy_and_why(tmp_path: Path) -> None:
     energy = log(tmp_path, "t_s,power [W]", lambda n: "5" if n % 2 else "").metrics[
         "recorded_energy"

@@ -19,8 +19,9 @@ from wattstep.attribution.step_energy import (
 )
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
+from wattstep.recorded.log_notes import SAMPLED, cut_short
 from wattstep.recorded.power import NEXT, EnergySource, spoken
-from wattstep.recorded.series import NOT_KEPT, SAMPLED, Series
+from wattstep.recorded.series import NOT_KEPT, Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
@@ -166,7 +167,7 @@ def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:
     """Energy over the trace; where clocks or its power do not tell it, over the log, and its method says so."""
-    if series.imported.telemetry and (figure.missing or series.cut_short()):
+    if series.imported.telemetry and (figure.missing or cut_short(series)):
         return recorded(series.energy_by_its_clock, series.recorded_ns)
     clock = (figure.method or "").partition("; ")[2]
     return figure if figure.missing else replace(figure, method=joined(WHOLE_TRACE, clock))

@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import scope_of, with_scope
+from wattstep.recorded.log_notes import cut_short, standing_still, unread
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
@@ -229,7 +230,7 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.append(series.gpu_note)
     if (thinned := series.thinned) is not None:
         notes.append(thinned)
-    return notes + series.cut_short() + series.unread() + series.standing_still() + series.doubtful
+    return notes + cut_short(series) + unread(series) + standing_still(series) + series.doubtful
 
 
 def _on_host(steps: Steps) -> str | None:

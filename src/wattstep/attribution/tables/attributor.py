@@ -16,6 +16,7 @@ from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported
+from wattstep.recorded.log_notes import cut_short
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -165,7 +166,7 @@ class Attributor:
         if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
             return
-        if self._imported.trace_is_one_step and (cut := self._series.cut_short()):
+        if self._imported.trace_is_one_step and (cut := cut_short(self._series)):
             absent[name] = f"not known: {cut[0]}"
             return
         part = self._part(name)

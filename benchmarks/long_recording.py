@@ -41,6 +41,7 @@ from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.settings import parse_keep
 from wattstep.store.files import create_folder, write_info
+from wattstep.store.packing import FOLDER
 from wattstep.store.segments import packable, segment_bytes
 from wattstep.store.tables import TABLE
 
@@ -155,8 +156,13 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
     journals: dict[str, Journal] = {}
     packer = None
     if segment:
-        command = child_command("wattstep.store.packing:main", str(run))
-        packer = subprocess.Popen(command, start_new_session=True)
+        command = child_command("wattstep.store.packing:main", str(os.getpid()))
+        descriptor = os.open(folder, os.O_RDONLY)
+        packer = subprocess.Popen(
+            command, start_new_session=True, pass_fds=(FOLDER,),
+            preexec_fn=lambda: os.dup2(descriptor, FOLDER),
+        )  # fmt: skip
+        os.close(descriptor)
     rng = np.random.default_rng(1)
     disk, packing = 0, 0.0
     memory: list[float] = []

@@ -21,6 +21,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
+from wattstep.recorded.step_stretches import StepStretches, step_stretches_of
 from wattstep.recorded.steps import Steps, exploring
 from wattstep.recorded.stretches import Stretches, stretches_of
 from wattstep.recorded.table_checks import (
@@ -417,9 +418,30 @@ class Tables:
             rest_ns={name: pairs(values) for name, values in rest.items()},
             only_traced=foreign and bool(len(table)) and bool(traced.all()),
             absent=absent,
+            thinned=self.step_stretches,
             # runs of before December 2026 have none
             waited_s=floats("waited_ns") * 1e-9 if "waited_ns" in table.column_names else None,
         )
+
+    @cached_property
+    def step_stretches(self) -> StepStretches | None:
+        """What stands for steps that were thinned; None where none were.
+
+        Raises:
+            DamagedRunError: They overlap, stand for nothing or for steps that are there, or are gone.
+        """
+        if not self.has("thinned_steps") and not self.info.keep.get("thinned_steps"):
+            return None
+        table = self.table("thinned_steps")
+        steps = self.step_table
+        found, wrong = step_stretches_of(
+            table, steps["start_ns"].to_numpy(), steps["index"].to_numpy()
+        )
+        if wrong:
+            raise DamagedRunError(
+                f"thinned_steps.parquet of {self.path}: {wrong}", id="damaged-table"
+            )
+        return found
 
     def _without_steps(self) -> str:
         """Reason why there are no steps; "" where a recorder waited for some."""

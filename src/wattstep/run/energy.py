@@ -175,14 +175,13 @@ def _of_whole_trace(figure: Figure, series: Series) -> Figure:
 
 def _sample_time(steps: Steps) -> Figure:
     """Time that a sample takes, gaps between steps included."""
-    clean = steps.clean
-    samples = steps.samples[clean]
-    if not len(samples):
+    counted = steps.counted
+    if not counted.count:
         return missing("s", steps.none_clean)
+    samples, periods = counted.together(counted.samples, counted.seconds + counted.gap_s)
     if not np.isfinite(samples).all():
         return missing("s", "how many samples a step takes is not known")
-    periods = steps.seconds[clean] + steps.gap_s[clean]
-    return ratio_figure(periods, samples, "s", CLOCK, steps.status)
+    return counted.figure(ratio_figure(periods, samples, "s", CLOCK, steps.status))
 
 
 def _per_sample(energy: EnergySource, energies: Spent, time: Figure) -> Figure:
@@ -296,7 +295,7 @@ def _systematic_left(gross: Figure, idle: Figure, value: float) -> float | None:
 
 def _by_state(series: Series, flags: StepFlags) -> dict[str, Any]:
     """Step time and energy of undisturbed, throttled and disturbed steps, where there are such."""
-    steps = replace(series.steps, excluded=None)
+    steps = series.steps.single_alone
     states = {
         "undisturbed": ~(flags.throttled | flags.disturbed),
         "throttled": flags.throttled,

@@ -179,6 +179,12 @@ class Steps:
         """Of values along the line those of single steps."""
         return values if self.thinned is None else values[self._order < len(self.index)]
 
+    def of_line(self, values: Any, otherwise: Any) -> Any:
+        """Values of single steps along the line, with another for each stretch."""
+        if self.thinned is None:
+            return values
+        return np.append(values, np.full(len(self.thinned.index), otherwise))[self._order]
+
     @cached_property
     def _order(self) -> IntArray:
         """Of each of the line its position among single steps with stretches behind them."""

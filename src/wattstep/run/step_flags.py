@@ -251,7 +251,7 @@ def step_flags_report(
     flags: StepFlags, steps: Steps, excluded: tuple[str, ...], recorded: ConditionFacts
 ) -> RunConditions:
     """Times in s from the begin of the first step, or of a recording without; None: what could not be seen."""
-    counted = replace(steps, excluded=None)._clean
+    counted = replace(steps, excluded=None).clean
     disturbed = None if flags.unseen else int((flags.disturbed & counted).sum())
     notes = list(flags.notes)
     if flags.unseen and "disturbed" in excluded:

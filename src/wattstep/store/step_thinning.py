@@ -40,7 +40,7 @@ NO_STRETCHES: Final = np.empty((0, STEP_WORDS), np.int64)
 
 def thin_steps(
     marks: npt.NDArray[Any], age: Age, first_counted: int
-) -> tuple[npt.NDArray[Any], Ints]:
+) -> tuple[npt.NDArray[Any], Ints, Ints]:
     """Marks that stay as they are, and stretches in place of steps.
 
     Args:
@@ -51,15 +51,15 @@ def thin_steps(
     Returns:
         Marks (all of them where little would go), and rows of stretches, shape (s, `STEP_WORDS`): begin
         and end in ns, number of the first step, nothing, then `COLUMNS`, of which those in `FLOATS`
-        are bits of a float64.
+        are bits of a float64. Of each stretch, how many of the marks that stay are before it.
     """
     if np.isin(marks["kind"], _OF_DEVICES).any():
-        return marks, NO_STRETCHES
+        return marks, NO_STRETCHES, np.empty(0, np.int64)
     marks = marks[marks["kind"] != 0]
     rows = begins_and_ends(marks)
     starts, ends = ended_steps(rows)
     if len(starts) < LEAST_ROWS:
-        return marks, NO_STRETCHES
+        return marks, NO_STRETCHES, np.empty(0, np.int64)
     start_ns, end_ns = rows["t"][starts], rows["t"][ends]
     goes = _go(rows, starts, ends, age, first_counted)
     begins = _begins(rows, starts, ends)
@@ -76,9 +76,11 @@ def thin_steps(
     old = (start_ns >= age.since_ns) & (end_ns <= age.until_ns)
     # Steps here and there take more room than all of them, one like the other.
     if not len(first) or np.count_nonzero(goes) < LEAST_GONE * np.count_nonzero(old):
-        return marks, NO_STRETCHES
+        return marks, NO_STRETCHES, np.empty(0, np.int64)
     stretches = _stretches(rows, starts, ends, first, last)
-    return _left(marks, rows, starts[first], ends[last]), stretches
+    left = ~_gone(marks, rows, starts[first], ends[last])
+    before = np.cumsum(left, dtype=np.int64)[_of_mark(marks, starts[first])]
+    return marks[left], stretches, before
 
 
 def _go(rows: npt.NDArray[Any], starts: Ints, ends: Ints, age: Age, first_counted: int) -> Mask:
@@ -165,14 +167,23 @@ def _stretches(rows: npt.NDArray[Any], starts: Ints, ends: Ints, first: Ints, la
     return stretches
 
 
-def _left(
-    marks: npt.NDArray[Any], rows: npt.NDArray[Any], first: Ints, last: Ints
-) -> npt.NDArray[Any]:
-    """The marks without those from one position to another of the rows that they stand for."""
-    gone = _within(len(rows), first, last)
-    # Where each mark begins among the rows: one that is a whole step stands for two.
-    at = np.cumsum(1 + (marks["kind"] == Mark.STEP)) - 1 - (marks["kind"] == Mark.STEP)
-    return marks[~gone[at]]
+def _gone(marks: npt.NDArray[Any], rows: npt.NDArray[Any], first: Ints, last: Ints) -> Mask:
+    """Mask of the marks from one position to another of the rows that they stand for."""
+    gone: Mask = _within(len(rows), first, last)[_rows_of(marks)]
+    return gone
+
+
+def _rows_of(marks: npt.NDArray[Any]) -> Ints:
+    """Where each mark begins among the rows: one that is a whole step stands for two."""
+    whole = (marks["kind"] == Mark.STEP).astype(np.int64)
+    at: Ints = np.cumsum(1 + whole) - 1 - whole
+    return at
+
+
+def _of_mark(marks: npt.NDArray[Any], rows: Ints) -> Ints:
+    """The mark of each of some rows."""
+    at: Ints = np.searchsorted(_rows_of(marks), rows, side="right") - 1
+    return at
 
 
 def columns_of_steps(stretches: Ints) -> dict[str, npt.NDArray[Any]]:

@@ -37,7 +37,7 @@ def mark_parts(journal: Folder, info: RunInfo) -> Iterator[tuple[npt.NDArray[Any
     span_ns = _span(journal) if "steps_s" in info.keep else None
     for marks, stretches in parts(journal, MARKS, MARK):
         if stretches is None and span_ns is not None:
-            marks, stretches = _thinned(journal, info, marks, span_ns)
+            marks, stretches, _ = _thinned(journal, info, marks, span_ns)
         yield marks, NO_STRETCHES if stretches is None else stretches
 
 
@@ -62,11 +62,11 @@ def thin_mark_pieces(journal: Folder, info: RunInfo) -> None:
         if facts.last_ns > span_ns[1] - _old_ns(info):
             break
         marks = np.concatenate([*pieces.blocks(number)])
-        left, stretches = _thinned(journal, info, marks, span_ns)
+        left, stretches, before = _thinned(journal, info, marks, span_ns)
+        rows = np.zeros((len(left), STEP_WORDS), np.int64)
+        rows[:, :MARK_WORDS] = left.view("<i8").reshape(-1, MARK_WORDS)
         # Marks keep their order, which is not always that of their times.
-        rows = np.zeros((len(left) + len(stretches), STEP_WORDS), np.int64)
-        rows[: len(left), :MARK_WORDS] = left.view("<i8").reshape(-1, MARK_WORDS)
-        rows[len(left) :] = stretches
+        rows = np.insert(rows, before, stretches, axis=0)
         write_piece(journal, piece_name(MARKS, number), rows, FLOAT_COLUMNS)
 
 
@@ -76,8 +76,8 @@ def _old_ns(info: RunInfo) -> int:
 
 def _thinned(
     journal: Folder, info: RunInfo, marks: npt.NDArray[Any], span_ns: tuple[int, int]
-) -> tuple[npt.NDArray[Any], Ints]:
-    """Marks that stay of some in a row, and stretches.
+) -> tuple[npt.NDArray[Any], Ints, Ints]:
+    """Marks that stay of some in a row, stretches, and how many marks are before each; see `thin_steps`.
 
     Args:
         journal: Folder of the journals.
@@ -88,7 +88,7 @@ def _thinned(
     since_ns, until_ns = span_ns[0] + _old_ns(info), span_ns[1] - _old_ns(info)
     written = marks["t"][marks["kind"] != 0]
     if not len(written) or written.max() < since_ns or written.min() > until_ns:
-        return marks, NO_STRETCHES
+        return marks, NO_STRETCHES, np.empty(0, np.int64)
     kept_ns = kept_times(journal, int(written.min()), int(written.max()))
     age = Age(since_ns=since_ns, until_ns=until_ns, kept_ns=kept_ns)
     return thin_steps(marks, age, info.first_step + info.warmup)

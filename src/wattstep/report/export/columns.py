@@ -17,6 +17,7 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "operations": "one row an operation instance of the traced steps",
         "samples": "one row a sample of a channel; a failed read is a row without a value",
         "thinned": "one row a stretch of a channel that stands for samples which were thinned (--keep)",
+        "thinned_steps": "one row a stretch of steps that stands for single ones which were thinned (--keep)",
         "memory": "one row a value of a category of memory",
         "evaluations": "one row an evaluation of the model",
         "summaries": "one row an operation's totals, of imported files that keep no instances",

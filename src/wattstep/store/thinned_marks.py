@@ -34,7 +34,7 @@ def mark_parts(journal: Folder, info: RunInfo) -> Iterator[tuple[npt.NDArray[Any
         journal: Folder of the journals.
         info: Of the run, which says how old.
     """
-    span_ns = _span(journal) if "steps_s" in info.keep else None
+    span_ns = _span(journal) if _may_go(info) else None
     for marks, stretches in parts(journal, MARKS, MARK):
         if stretches is None and span_ns is not None:
             marks, stretches, _ = _thinned(journal, info, marks, span_ns)
@@ -48,7 +48,7 @@ def thin_mark_pieces(journal: Folder, info: RunInfo) -> None:
         OSError: The disk is full; what is not thinned is untouched.
         DamagedRunError: A piece is garbled, or Parquet does not give back what it was given.
     """
-    span_ns = _span(journal) if "steps_s" in info.keep else None
+    span_ns = _span(journal) if _may_go(info) else None
     if span_ns is None:
         return
     pieces = Pieces(journal, MARKS, MARK)
@@ -68,6 +68,12 @@ def thin_mark_pieces(journal: Folder, info: RunInfo) -> None:
         # Marks keep their order, which is not always that of their times.
         rows = np.insert(rows, before, stretches, axis=0)
         write_piece(journal, piece_name(MARKS, number), rows, FLOAT_COLUMNS)
+
+
+def _may_go(info: RunInfo) -> bool:
+    """Whether steps of the run are thinned at all: not where figures leave some of them out by what each is."""
+    left_out = info.options.get("exclude") or info.conditions.get("governor")
+    return "steps_s" in info.keep and not left_out
 
 
 def _old_ns(info: RunInfo) -> int:

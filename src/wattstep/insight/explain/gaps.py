@@ -277,8 +277,8 @@ def _surroundings(run: Run) -> dict[str, Figure]:
             gap = mean_figure(counted.gap_s[any_of], "s", CLOCK, Status.MEASURED)
         else:
             known = counted.within(any_of)
-            between = known.together(known.gap_s, gaps[any_of])
-            gap = known.figure(ratio_figure(*between, "s", CLOCK, Status.MEASURED))
+            above, below = known.together(known.gap_s, gaps[any_of])
+            gap = known.figure(ratio_figure(above, below, "s", CLOCK, Status.MEASURED))
         figures["between_steps_time"] = replace(
             gap, method=f"from the end of a step to the begin of the next; {gap.method}"
         )

@@ -96,7 +96,7 @@ class _Writing:
                 ("between steps", "rest", timeline.between_steps(run)),
                 ("conditions", "condition", timeline.stretches(run)),
                 ("updates", "update", timeline.updates(run)),
-                ("thinned steps", "steps", timeline.thinned_steps(run)),
+                ("thinned steps", "gap", timeline.thinned_steps(run)),
             )
         ):
             if name == "thinned steps" and not len(slices):

@@ -13,14 +13,28 @@ import pytest
 from tests.refusals import refused
 from tests.store.conftest import Journals, a_planned_read
 
+from wattstep.device.throttling import Stretch
+from wattstep.insight.explain.backtest import backtest
+from wattstep.insight.explain.gaps import _surroundings as surroundings
+from wattstep.insight.explain.level_changes import level_changes
 from wattstep.live.journals import JournalNews
 from wattstep.live.steps import StepsSoFar
 from wattstep.live.tables import news_of_tables
+from wattstep.report.export.export import export_run
+from wattstep.report.html.lanes import encode
 from wattstep.run import load
 from wattstep.run.run import Run
+from wattstep.run.step_flags import StepFlags
 from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure
-from wattstep.schema.journal import MARKS, Mark, segment_name
+from wattstep.schema.journal import (
+    MARKS,
+    OPERATION,
+    OPERATION_FIELDS,
+    OPERATIONS,
+    Mark,
+    segment_name,
+)
 from wattstep.store import pieces
 from wattstep.store.convert import convert
 from wattstep.store.files import write_info
@@ -69,14 +83,18 @@ STEPS = made_steps()
 COUNT = len(STEPS["start"])
 
 
-def a_run(path: Path, steps_s: float | None, segment: int = 16_000) -> Journals:
+def a_run(path: Path, steps_s: float | None, segment: int = 16_000, **described: Any) -> Journals:
     """A run of which marks lie in packed segments but for the last two."""
     journals = Journals(path, [a_planned_read(0, *CHANNELS)], warmup=WARMUP)
     journals.info = replace(
-        journals.info, keep={} if steps_s is None else {"steps_s": steps_s}, trace="none"
+        journals.info,
+        keep={} if steps_s is None else {"steps_s": steps_s},
+        trace="every:4",
+        **described,
     )
     write_info(path, journals.info)
     add, code = journals.marks.add, journals.marks.code
+    operations = b""
     for step, (start, end, samples, loss) in enumerate(zip(*STEPS.values(), strict=True)):
         begun, ended = int(start), int(end)
         if step == REST_BEFORE:
@@ -99,9 +117,18 @@ def a_run(path: Path, steps_s: float | None, segment: int = 16_000) -> Journals:
             add(Mark.STEP_END, 0, float(loss), step, t_ns=ended)
         else:
             journals.marks.add_step(begun, ended, float(samples), float(loss), step, 0)
+        if step in TRACED:
+            values = dict.fromkeys(OPERATION_FIELDS, -1) | {
+                "step": step, "window": step - TRACED.start, "name": code("operation", "op"),
+                "kind": code("kind", "other"), "layer": code("layer", "l"), "outermost": 1,
+                "phase": code("phase", "forward"), "shapes": code("shapes", ""), "thread": 1,
+                "start_ns": begun + 200_000, "end_ns": ended - 400_000, "allocated": 0,
+            }  # fmt: skip
+            operations += OPERATION.pack(*(values[name] for name in OPERATION_FIELDS))
         if step == TRACED.stop - 1:
             add(Mark.WINDOW_END, t_ns=ended + 5_000)
     journals.marks.close()
+    (journals.folder / OPERATIONS).write_bytes(operations)
     whole = (journals.folder / MARKS).read_bytes()
     for number, first in enumerate(range(0, len(whole), 32 * segment)):
         part = whole[first : first + 32 * segment]
@@ -301,3 +328,86 @@ def test_follower_of_thinned_steps(tmp_path: Path, closed: bool) -> None:
     values = so_far.stretches.values
     assert len(values) > 10
     assert np.mean(values) == pytest.approx(trained / COUNT, rel=0.05)
+
+
+@THINNED
+def test_operations_and_rests_make_the_step(runs: dict[str, Run], name: str) -> None:
+    """Of all steps: of their time, and of their energy."""
+    run = runs[name]
+    report = run.report()
+    for what, whole in (("time", "step_time"), ("energy", "energy_per_step")):
+        parts = [row.figures[what].value for row in report.operations]
+        rests = [figures[what].value for figures in report.unattributed.values()]
+        together = sum(value for value in [*parts, *rests] if value is not None)
+        assert together == pytest.approx(run.metrics[whole].value, rel=1e-9), what
+
+
+@THINNED
+def test_timeline_without_a_pause(runs: dict[str, Run], name: str) -> None:
+    """Stretches lie among the steps; the steps that are shown singly follow each other."""
+    whole, thinned = (runs[each].timeline() for each in ("whole", name))
+    lane = thinned.steps
+    gaps = np.flatnonzero(lane.start_ns[1:] - lane.end_ns[:-1] > 50 * MS)
+    others = np.flatnonzero(whole.steps.start_ns[1:] - whole.steps.end_ns[:-1] > 50 * MS)
+    np.testing.assert_array_equal(lane.end_ns[gaps], whole.steps.end_ns[others])
+    shown = [step.index for step in thinned.three_steps.steps]
+    assert np.diff(shown).tolist() == [1, 1]
+    assert any("steps were thinned" in note for note in thinned.notes)
+    encoded = encode(thinned)
+    assert encoded.document["flags"][-1] == "thinned"
+
+
+@THINNED
+def test_explanations(runs: dict[str, Run], name: str) -> None:
+    """What needs every step says so, and nothing takes a stretch for a pause."""
+    run = runs[name]
+    for part in (level_changes(run), backtest(run)):
+        assert [sentence for sentence in part.sentences if "not kept (--keep)" in sentence]
+    between = [surroundings(each)["between_steps_time"].value for each in (runs["whole"], run)]
+    assert between[1] == pytest.approx(between[0], rel=1e-9)
+
+
+def test_throttled_steps(tmp_path: Path) -> None:
+    """Their number is missing where stretches hold any, and their share is that of the time."""
+    steps = load(_converted(a_run(tmp_path / "run", ENDS))).series.steps
+    assert steps.thinned is not None
+    stretch = int(np.argmax(steps.thinned.steps))
+    begin, end = int(steps.thinned.begin_ns[stretch]), int(steps.thinned.end_ns[stretch])
+    none = np.zeros(len(steps.index), bool)
+    flags = StepFlags(
+        throttled=none, disturbed=none, notes=(), watched=(),
+        stretches=[
+            Stretch(start_ns=begin, end_ns=(begin + end) // 2, uncertain_s=0.0, kind="throttled", cause="", evidence="")
+        ],
+    )  # fmt: skip
+    assert flags.count(steps.counted, "throttled") is None
+    assert flags.count(steps.counted, "disturbed") == 0
+    expected = 0.5 * steps.thinned.steps[stretch] / steps.counted.count
+    assert flags.share(steps.counted, "throttled") == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{"options": {"exclude": ["throttled"]}}, {"conditions": {"governor": {"name": "energy"}}}],
+)
+def test_steps_that_figures_leave_out(tmp_path: Path, described: dict[str, Any]) -> None:
+    """Where single steps are left out, none is thinned."""
+    path = _converted(a_run(tmp_path / "run", ENDS, **described))
+    assert not (path / "thinned_steps.parquet").exists()
+
+
+def _converted(journals: Journals) -> Path:
+    pack_closed(journals.path)
+    convert(journals.path)
+    return journals.path
+
+
+@pytest.mark.parametrize("form", ["perfetto", "chrome", "csv"])
+def test_exports(tmp_path: Path, runs: dict[str, Run], form: str) -> None:
+    counts = export_run(runs["closing"].path, form, tmp_path / "out").counts
+    assert runs["closing"].series.steps.thinned is not None
+    if form != "csv":
+        assert counts["thinned_steps"] == len(runs["closing"].series.steps.thinned.steps)
+        return
+    rows = (tmp_path / "out" / "thinned_steps.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(runs["closing"].series.steps.thinned.steps)

@@ -356,7 +356,7 @@ def test_timeline_without_a_pause(runs: dict[str, Run], name: str) -> None:
     assert np.diff(shown).tolist() == [1, 1]
     assert any("steps were thinned" in note for note in thinned.notes)
     encoded = encode(thinned)
-    assert encoded.document["flags"][-1] == "thinned"
+    assert encoded.document["steps"]["flags"][-1] == "thinned"
 
 
 @THINNED
@@ -406,7 +406,7 @@ def _converted(journals: Journals) -> Path:
 
 @pytest.mark.parametrize("form", ["perfetto", "chrome", "csv"])
 def test_exports(tmp_path: Path, runs: dict[str, Run], form: str) -> None:
-    counts = export_run(runs["closing"].path, form, tmp_path / "out").counts
+    counts = export_run(runs["closing"].path, form, tmp_path / "out").written.counts
     assert runs["closing"].series.steps.thinned is not None
     if form != "csv":
         assert counts["thinned_steps"] == len(runs["closing"].series.steps.thinned.steps)

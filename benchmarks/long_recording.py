@@ -1,12 +1,12 @@
 """What a long recording takes of the disk and of memory while it goes on, and whether its tables are those of one in a single file.
 
-    python benchmarks/long_recording.py [--steps 5000000] [--keep raw=10min] [--json]
+    python benchmarks/long_recording.py [--steps 5000000] [--keep raw=10min,steps=10min] [--json]
 
 Made steps of 1.7 ms (5 % of noise, a loss each, phases of some) pass through the marker of steps, and
 what eight reads give a hundred times a second through the sampler's own journals, as fast as they can be
 written; the process that packs is kept up with as it would be at the real pace. The same is then
 recorded once more without segments, and all tables of both are compared, value by value; and once with
-samples that are thinned, whose totals are compared. What `show` and `report` take of each is told, too.
+samples and steps that are thinned, whose totals are compared. What `show` and `report` take of each is told, too.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
+from wattstep.recorded.steps import Steps
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import JOURNAL, TICKS, Mark, samples_name
 from wattstep.schema.processes import child_command
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.schema.settings import parse_keep
 from wattstep.store.files import create_folder, write_info
+from wattstep.store.packing import FOLDER
 from wattstep.store.segments import packable, segment_bytes
 from wattstep.store.tables import TABLE
 
@@ -155,8 +157,13 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
     journals: dict[str, Journal] = {}
     packer = None
     if segment:
-        command = child_command("wattstep.store.packing:main", str(run))
-        packer = subprocess.Popen(command, start_new_session=True)
+        command = child_command("wattstep.store.packing:main", str(os.getpid()))
+        descriptor = os.open(folder, os.O_RDONLY)
+        packer = subprocess.Popen(
+            command, start_new_session=True, pass_fds=(FOLDER,),
+            preexec_fn=lambda: os.dup2(descriptor, FOLDER),
+        )  # fmt: skip
+        os.close(descriptor)
     rng = np.random.default_rng(1)
     disk, packing = 0, 0.0
     memory: list[float] = []
@@ -262,10 +269,38 @@ def compared_totals(one: Path, other: Path) -> dict[str, float]:
         sums = max(sums, abs(b.total / a.total - 1))
         energies = [float(series.curve(channel).total[-1]) for series in (whole, thinned)]
         integrals = max(integrals, abs(energies[1] / energies[0] - 1))
-    steps = [pq.ParquetFile(run / f"steps{TABLE}").metadata.num_rows for run in (one, other)]
-    if steps[0] != steps[1]:
+    return {
+        "channels": len(whole.channels),
+        "of_integrals": integrals,
+        "of_sums": sums,
+        **compared_steps(whole.steps, thinned.steps),
+    }
+
+
+def compared_steps(whole: Steps, thinned: Steps) -> dict[str, float]:
+    """How far totals of thinned steps are from those of all of them, at most, relative to them.
+
+    Raises:
+        SystemExit: They are other steps, or clean time is another.
+    """
+    if whole.recorded != thinned.recorded or whole.counted.count != thinned.counted.count:
         raise SystemExit("steps differ")
-    return {"channels": len(whole.channels), "of_integrals": integrals, "of_sums": sums}
+    if not np.array_equal(whole.stretches(), thinned.stretches()):
+        raise SystemExit("clean time differs")
+    off = 0.0
+    for name in ("seconds", "gap_s"):
+        a, b = (float(getattr(steps.counted, name).sum()) for steps in (whole, thinned))
+        off = max(off, abs(b / a - 1))
+    losses = float(whole.loss.sum())
+    others = float(thinned.loss.sum())
+    if (stretches := thinned.thinned) is not None:
+        others += float(stretches.loss_sum.sum())
+    return {
+        "steps": whole.recorded,
+        "steps_that_stay": len(thinned.index),
+        "of_times_of_steps": off,
+        "of_losses": abs(others / losses - 1),
+    }
 
 
 def _family(pid: int) -> list[int]:
@@ -319,7 +354,7 @@ def main() -> None:
     """Records both, compares them, and says what each took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--steps", type=int, default=5_000_000)
-    parser.add_argument("--keep", default="raw=10min")
+    parser.add_argument("--keep", default="raw=10min,steps=10min")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="wattstep-long-"))

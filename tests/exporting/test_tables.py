@@ -60,7 +60,11 @@ def parquet(run: Path) -> Path:
 
 
 def test_there_is_a_file_for_each_table(folder: Path, parquet: Path) -> None:
-    always = set(TABLES) - {"summaries", "thinned"}  # of imported totals, and with --keep only
+    always = set(TABLES) - {
+        "summaries",
+        "thinned",
+        "thinned_steps",
+    }  # of imported totals, and with --keep only
     assert {path.name for path in folder.iterdir()} == {f"{name}.csv" for name in always}
     assert {path.name for path in parquet.iterdir()} == {f"{name}.parquet" for name in always}
 

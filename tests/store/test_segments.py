@@ -29,9 +29,10 @@ from wattstep.live import rows as live_rows
 from wattstep.live.rows import MARK, MarkRows, Rows
 from wattstep.record.sampling import child, collector_child
 from wattstep.record.sampling.sampler import last_sample_ns
+from wattstep.recorded.reading import Tables
 from wattstep.schema.journal import Mark, piece_name, segment_name
 from wattstep.schema.run_info import PlannedRead
-from wattstep.store import marks, packing, pieces
+from wattstep.store import journal_rows, marks, packing, pieces, tables
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info, write_whole
 from wattstep.store.folder import Folder
@@ -534,3 +535,28 @@ def test_a_piece_that_is_garbled_is_named_at_each_look(segmented: Journals) -> N
     for _ in range(2):
         with refused("damaged-journal", "marks.0000.parquet"):
             follower.new()
+
+
+def test_steps_in_several_groups_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of more steps than are written at a time, with marks in each group of its rows."""
+    journals = Journals(tmp_path / "run", warmup=0)
+    add, code = journals.marks.add, journals.marks.code
+    for step in range(300):
+        t_ns = 10**9 + 1000 * step
+        add(Mark.STEP_START, index=step, t_ns=t_ns)
+        add(Mark.PHASE, code("phase", "forward"), index=step, t_ns=t_ns + 10)
+        add(Mark.PHASE, code("phase", f"late{step // 100}"), index=step, t_ns=t_ns + 500)
+        add(Mark.STEP_END, index=step, t_ns=t_ns + 900)
+    journals.marks.close()
+    monkeypatch.setattr(tables, "BLOCK", 100)
+    monkeypatch.setattr(journal_rows, "BLOCK", 400)
+    convert(journals.path)
+    found = Tables(journals.path)
+    assert pq.ParquetFile(journals.path / "steps.parquet").metadata.num_row_groups == 3
+    assert len(found.steps().index) == 300
+    expected = [name for n in range(300) for name in ("forward", f"late{n // 100}")]
+    assert found.marks.name.tolist() == expected
+    names = [
+        each for batch in found.batches("steps", rows=64) for each in batch["mark_name"].to_pylist()
+    ]
+    assert [name for pair in names for name in pair] == expected

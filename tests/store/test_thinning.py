@@ -560,7 +560,8 @@ def test_pieces_without_keep(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "error"),
-    [("steps=7d", "malformed-keep"), ("1h", "malformed-keep"), ("raw=soon", "malformed-duration"),
+    [("step=7d", "malformed-keep"), ("raw=1h,raw=2h", "malformed-keep"), ("steps=1s", "out-of-range"),
+     ("",  "malformed-keep"), ("1h", "malformed-keep"), ("raw=soon", "malformed-duration"),
      ("raw=5s", "out-of-range"), ("raw=-1h", "malformed-duration")],
 )  # fmt: skip
 def test_refusals_of_keep(text: str, error: str) -> None:
@@ -572,6 +573,7 @@ def test_ages() -> None:
     assert parse_keep(None) == {}
     assert parse_keep("raw=1h") == {"raw_s": 3600.0}
     assert parse_keep("raw=2d") == {"raw_s": 172_800.0}
+    assert parse_keep("steps=2h, raw=1h") == {"raw_s": 3600.0, "steps_s": 7200.0}
 
 
 def test_looks_for_marks_when_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from tests.torture.promises import Told, expect, look, wait_for
 from tests.waiting import PATIENCE_S
 
 import wattstep
+from wattstep.errors import RecordingError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.schema.journal import Mark
 from wattstep.schema.outcome import Outcome
@@ -265,9 +266,7 @@ def kill_workers(rng: random.Random, folder: Path) -> Told:
             try:
                 sweep_on(lambda _: workers, chosen, swept, Watched(), retry_s=0.1)
                 break
-            except (
-                RecordingError
-            ) as error:  # a worker was killed once more when the others had ended
+            except RecordingError as error:  # killed once more when the others had ended
                 expect("the same command continues" in str(error), str(error))
     finally:
         swept.close()

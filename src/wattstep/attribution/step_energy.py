@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +12,12 @@ from wattstep.attribution.part_time import unevenly_seen
 from wattstep.attribution.regression.locking import places_seen
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.power import NEXT, EnergySource, spoken
+from wattstep.recorded.step_stretches import Counted
 from wattstep.recorded.steps import Steps, slices
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.schema.spelling import rounded
-from wattstep.stats.statistics import mean_figure, ratio_figure
+from wattstep.stats.statistics import ratio_figure
 from wattstep.store.thinning import STRETCH_NS
 
 SLICE_NS = 200_000_000  # power is resampled in slices of clean time of this length or longer
@@ -47,36 +49,36 @@ class Spent:
 
 def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
     """Power and energy a step of the clean steps, or why they cannot be determined."""
-    clean = np.flatnonzero(steps.clean)
-    if not len(clean):
+    counted = steps.counted
+    if not counted.count:
         return Missing(steps.none_clean)
     stretches = steps.stretches()
     parts = steps.slices(_slice_ns(energy))
     power = _power_over(energy, stretches, steps.figures_of, parts)
-    gain = mean_gain(energy.curve, steps.start_ns[clean], steps.end_ns[clean])
+    gain = counted.mean_gain(energy.curve)
     if power.missing or gain is None:
         return Missing(power.reason or f"no samples of {energy.source} in {steps.figures_of}")
     power = replace(power, reason=joined(power.reason, _mixed(energy, steps)))
-    time = mean_figure(steps.seconds[clean], "s", CLOCK, steps.status)
+    time = counted.mean(counted.seconds, "s", CLOCK, steps.status)
     per_step = product(power, time, "J", f"what {steps.figures_of} gained, mean")
     per_step = _centred(per_step, gain)
-    power = _at_ends(_late(power, energy, stretches[:, 0], stretches[:, 1]), energy, steps)
-    per_step = _late(per_step, energy, steps.start_ns[clean], steps.end_ns[clean])
+    power = _at_ends(_late(power, energy, *_spans(energy, stretches)), energy, steps)
+    per_step = _late(per_step, energy, *_of_steps(energy, counted))
     per_step = _at_ends(_beside(per_step, energy, steps), energy, steps)
     power, per_step = (_in_part(each, energy, steps) for each in (power, per_step))
-    alike = _repeats(energy, steps.start_ns[clean], steps.end_ns[clean])
+    alike = _repeats(energy, steps.start_ns[steps.clean], steps.end_ns[steps.clean])
     if len(parts) < FEW_SLICES or alike > 1:
         power, per_step = (_by_chance(each, energy, stretches, alike) for each in (power, per_step))
     if len(parts) == 1 and (reason := _too_loose(per_step, energy, stretches, steps.figures_of)):
         return Missing(reason)
-    spans = np.stack([steps.start_ns[clean], steps.end_ns[clean]], axis=1)
     still, moved = power, None
     if energy.clock is not None:
-        gains = _moved(energy, steps.start_ns[clean], steps.end_ns[clean])
+        gains = _moved(energy, _of_steps(energy, counted)[0])
         seconds = float(np.mean(stretches[:, 1] - stretches[:, 0])) * 1e-9
-        moved = _moved(energy, stretches[:, 0], stretches[:, 1]) / seconds
+        moved = _moved(energy, _spans(energy, stretches)[0]) / seconds
         power = energy.clock.applied(power, moved)
         per_step = energy.clock.applied(per_step, gains)
+    spans = np.stack([counted.start_ns, counted.end_ns], axis=1)
     return Spent(
         power=holding_both(power, energy, stretches),
         per_step=holding_both(per_step, energy, spans, time.value or 0.0),
@@ -115,16 +117,43 @@ def not_told(energy: EnergySource, steps: Steps) -> str | None:
     return energies if isinstance(energies, Missing) else None
 
 
-def _moved(energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
+def _spans(
+    energy: EnergySource, spans: IntArray
+) -> tuple[Callable[[int], float | None], FloatArray]:
+    """Gives the mean gain in J of spans with the samples moved by so many ns; and their lengths in ns."""
+
+    def gain(by: int) -> float | None:
+        return mean_gain(energy.curve, spans[:, 0] + by, spans[:, 1] + by)
+
+    return gain, (spans[:, 1] - spans[:, 0]).astype(np.float64)
+
+
+def _of_steps(
+    energy: EnergySource, counted: Counted
+) -> tuple[Callable[[int], float | None], FloatArray]:
+    """As `_spans`, of steps; lengths of what is known of them singly or together."""
+
+    def gain(by: int) -> float | None:
+        return counted.mean_gain(energy.curve, by)
+
+    return gain, counted.in_steps_ns / counted.steps
+
+
+def _moved(energy: EnergySource, gain: Callable[[int], float | None]) -> FloatArray:
     """Mean gain in J of spans with the samples moved against them, NaN where none is left."""
     assert energy.clock is not None
     late_ns = round(energy.late_s[0] * 1e9)
     shifts = [late_ns - by for by in energy.clock.shifts_ns]
-    gains = (mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts)
-    return np.array([np.nan if gain is None else gain for gain in gains])
+    gains = map(gain, shifts)
+    return np.array([np.nan if each is None else each for each in gains])
 
 
-def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntArray) -> Figure:
+def _late(
+    figure: Figure,
+    energy: EnergySource,
+    gain: Callable[[int], float | None],
+    lasting_ns: FloatArray,
+) -> Figure:
     """The figure as it is where samples show power late, its interval as wide as that is unknown.
 
     At the ends of stretches of steps a late sensor shows what ran before them, and not what ran at
@@ -134,15 +163,15 @@ def _late(figure: Figure, energy: EnergySource, start_ns: IntArray, end_ns: IntA
     if not most or figure.value is None:
         return figure
     # Of spans that are shorter than that, there is more to gain between two shifts than at either.
-    times = 8 * most * 1e9 / max(float(np.median(end_ns - start_ns)), 1.0)
+    times = 8 * most * 1e9 / max(float(np.median(lasting_ns)), 1.0)
     tried = int(np.clip(times, TRIED, MOST_TRIED))
     shifts = np.rint(np.array([likely, *np.linspace(0.0, most, tried)]) * 1e9).astype(np.int64)
-    gains = [mean_gain(energy.curve, start_ns + by, end_ns + by) for by in shifts.tolist()]
-    still = mean_gain(energy.curve, start_ns, end_ns)
-    if still is None or any(gain is None for gain in gains):
+    gains = [gain(by) for by in shifts.tolist()]
+    still = gain(0)
+    if still is None or any(each is None for each in gains):
         return figure
     # Where nothing was gained, moving may still find something: J, or W of the spans' mean length.
-    mean_s = 1.0 if figure.unit == "J" else float(np.mean(end_ns - start_ns)) * 1e-9
+    mean_s = 1.0 if figure.unit == "J" else float(np.mean(lasting_ns)) * 1e-9
     values = np.array(gains, float) * (figure.value / still if still else 1.0 / mean_s)
     moved = _centred(figure, float(values[0]))
     # Of a single step, whose spread nobody knows, it is the range of that alone.
@@ -167,8 +196,9 @@ def _beside(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
         figure = with_time_between(figure, energy.curve, steps)
     if not energy.sensed:
         return figure
-    gaps = np.minimum(steps.gap_s, energy.mixes_s)[steps.clean]
-    share = float(gaps.sum() / steps.seconds[steps.clean].sum())
+    counted = steps.counted
+    gaps = np.minimum(counted.gap_s, energy.mixes_s * counted.steps)
+    share = float(gaps.sum() / counted.seconds.sum())
     return _wider(figure, share, MIXED_IN.format("the gaps between steps"))
 
 
@@ -180,7 +210,8 @@ def with_time_between(figure: Figure, curve: Curve, steps: Steps) -> Figure:
         curve: Goes evenly from sample to sample.
         steps: Of which the clean ones are in the figure.
     """
-    least, most = curve.apart(steps.start_ns[steps.clean], steps.end_ns[steps.clean])
+    counted = steps.counted
+    least, most = curve.apart(counted.start_ns, counted.end_ns, counted.in_steps_ns)
     if figure.value is None or least == most:
         return figure
     down, up = (rounded(100 * abs(part - 1), 2) for part in (least, most))
@@ -204,7 +235,7 @@ def _at_ends(figure: Figure, energy: EnergySource, steps: Steps) -> Figure:
     """
     if not energy.sensed or not figure.value:
         return figure
-    count, seconds = int(steps.clean.sum()), float(steps.seconds[steps.clean].sum())
+    count, seconds = steps.counted.count, float(steps.counted.seconds.sum())
     mean_w = abs(figure.value) * (count / seconds if figure.unit == "J" else 1.0)
     ends_ns = steps.stretches()
     highest_w = energy.highest_near(ends_ns.ravel(), energy.mixes_s + energy.late_s[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from wattstep.live.rows import MarkRows, Names, Rows
-from wattstep.live.steps import StepRows, steps_of
+from wattstep.live.steps import StepRows, steps_of, with_thinned
+from wattstep.recorded.step_stretches import StepStretches
 from wattstep.recorded.stretches import Stretches
 from wattstep.schema.channel import Channel
 from wattstep.schema.journal import (
@@ -24,6 +25,7 @@ from wattstep.schema.journal import (
     samples_name,
 )
 from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.store.step_thinning import columns_of_steps
 from wattstep.store.thinning import SampleJournal, StretchColumns, columns_of
 
 Ints = npt.NDArray[np.int64]
@@ -48,7 +50,7 @@ class News:
         peak: Highest resident memory of the training in B, as its own marks say; None: no news.
     """
 
-    steps: list[StepRows] = field(default_factory=list)
+    steps: Iterable[StepRows] = ()
     rests: list[tuple[int, int]] = field(default_factory=list)
     samples: dict[str, tuple[Ints, Floats]] = field(default_factory=dict)
     stretches: dict[str, Stretches] = field(default_factory=dict)
@@ -150,7 +152,9 @@ class JournalNews:
 
     def _take_marks(self, news: News) -> None:
         marks = self._marks.new()
+        thinned = _step_stretches(self._marks.stretches)
         if not len(marks):
+            news.steps = with_thinned(None, thinned)
             return
         kind = marks["kind"]
         for mark in marks[np.isin(kind, [*BEGINS, *ENDS])]:
@@ -160,8 +164,7 @@ class JournalNews:
         peaks = marks["value"][(kind == Mark.PEAK) & (marks["code"] == 0)]
         news.peak = float(peaks.max()) if len(peaks) else None
         steps, self._carried = steps_of(np.concatenate([self._carried, marks]))
-        if steps is not None and len(steps.index):
-            news.steps.append(steps)
+        news.steps = with_thinned(steps, thinned)
 
     def _rest(self, kind: int, code: int, t_ns: int, news: News) -> None:
         """A window or a rest begins or ends; its two kinds of marks have neighbouring numbers."""
@@ -171,6 +174,11 @@ class JournalNews:
             _, begun_ns = self.opened.pop(kind - 1)
             if kind == Mark.REST_END:  # tracing is a part of what a run takes
                 news.rests.append((begun_ns, t_ns))
+
+
+def _step_stretches(rows: Ints) -> StepStretches | None:
+    """Stretches of thinned steps; None where there are none."""
+    return StepStretches(**columns_of_steps(rows)) if len(rows) else None
 
 
 def _values(raw: Ints, channel: Channel) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from wattstep.live.eta import Stretches
 from wattstep.live.rows import Array
 from wattstep.live.running import BIN_NS
+from wattstep.recorded.step_stretches import StepStretches
 from wattstep.recorded.steps import exploring
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
@@ -76,6 +78,51 @@ def steps_of(marks: Array) -> tuple[StepRows | None, Array]:
         traced=first["code"] == 1,
     )
     return rows, rest
+
+
+def with_thinned(rows: StepRows | None, thinned: StepStretches | None) -> Iterator[StepRows]:
+    """Steps in order, with those of stretches that stand for thinned ones among them, all of a stretch alike.
+
+    Args:
+        rows: Single steps; None: there are none.
+        thinned: Stretches; None: there are none.
+    """
+    if thinned is None or not len(thinned.steps):
+        if rows is not None and len(rows.index):
+            yield rows
+        return
+    before = 0
+    for row in range(len(thinned.steps)):
+        if rows is not None:
+            at = int(np.searchsorted(rows.start_ns, thinned.begin_ns[row]))
+            yield from _part(rows, before, at)
+            before = max(at, before)
+        yield _alike(thinned, row)
+    if rows is not None:
+        yield from _part(rows, before, len(rows.index))
+
+
+def _part(rows: StepRows, first: int, last: int) -> Iterator[StepRows]:
+    if last > first:
+        columns = {each.name: getattr(rows, each.name)[first:last] for each in fields(rows)}
+        yield StepRows(**columns)
+
+
+def _alike(thinned: StepStretches, row: int) -> StepRows:
+    """The steps of a stretch, each as long as their mean, spread evenly over its time."""
+    count, begin = int(thinned.steps[row]), int(thinned.begin_ns[row])
+    lasting = float(thinned.sum_ns[row]) / count
+    period = (float(thinned.end_ns[row] - begin) - lasting) / max(count - 1, 1)
+    number = np.arange(count)
+    start_ns = begin + np.rint(period * number).astype(np.int64)
+    return StepRows(
+        index=int(thinned.index[row]) + number,
+        start_ns=start_ns,
+        end_ns=start_ns + round(lasting),
+        samples=np.full(count, thinned.samples[row] / count),
+        loss=np.full(count, thinned.loss_last[row]),
+        traced=np.zeros(count, bool),
+    )
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wattstep.live.journals import News
-from wattstep.live.steps import StepRows
+from wattstep.live.steps import StepRows, with_thinned
 from wattstep.schema.channel import Channel
 
 
@@ -29,13 +29,11 @@ def news_of_tables(path: Path, wanted: Mapping[str, Channel]) -> Iterator[News]:
     tables = Tables(path)
     steps = tables.steps()
     news = News()
-    if len(steps.index):
-        news.steps.append(
-            StepRows(
-                index=steps.index, start_ns=steps.start_ns, end_ns=steps.end_ns,
-                samples=steps.samples, loss=steps.loss, traced=steps.traced,
-            )
-        )  # fmt: skip
+    rows = StepRows(
+        index=steps.index, start_ns=steps.start_ns, end_ns=steps.end_ns,
+        samples=steps.samples, loss=steps.loss, traced=steps.traced,
+    )  # fmt: skip
+    news.steps = with_thinned(rows, steps.thinned)
     for spans in steps.rest_ns.values():
         news.rests += [(int(start), int(end)) for start, end in spans]
     series = tables.samples()

@@ -59,8 +59,8 @@ class Recorder(StepRecorder):
     Args:
         path: Folder of the new run; a name below `runs/` is made where it is None.
         interval: The sampler's period, e.g. "10ms" or 0.01 (seconds); 1 ms is the finest.
-        keep: How long samples stay single ones, e.g. "raw=1h": older ones are thinned to stretches, of
-            which totals, means and extremes stay exact; None: for ever.
+        keep: How long samples and steps stay single ones, e.g. "raw=1h,steps=1h": older ones are
+            thinned to stretches, of which totals, means and extremes stay exact; None: for ever.
         trace: "auto" (as many traced steps as stay cheap), "none", or "every:N".
         warmup: First steps that do not count.
         model: The framework's model that trains, so that its layers are named by its own paths.

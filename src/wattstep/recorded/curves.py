@@ -85,7 +85,9 @@ class Curve:
         values = self._interpolated(last, self.total) - self._interpolated(first, self.total)
         return np.where(covered > 0, values, np.nan), covered
 
-    def apart(self, start_ns: IntArray, end_ns: IntArray) -> tuple[float, float]:
+    def apart(
+        self, start_ns: IntArray, end_ns: IntArray, lasting_ns: IntArray | None = None
+    ) -> tuple[float, float]:
         """Least and most that intervals may have gained together, as parts of what they are given.
 
         From sample to sample a curve goes evenly: of what it gains between two of them, intervals that
@@ -95,9 +97,11 @@ class Curve:
         Args:
             start_ns: Begins of the intervals, in order.
             end_ns: Their ends; none begins before the one before has ended.
+            lasting_ns: How much of each is meant, evenly; None: all of it.
         """
+        lasting_ns = end_ns - start_ns if lasting_ns is None else lasting_ns
         edges = np.stack([start_ns, end_ns], axis=1).ravel() - self.t_ns[0]
-        within = np.stack([np.zeros(len(start_ns), np.int64), end_ns - start_ns], axis=1).ravel()
+        within = np.stack([np.zeros(len(start_ns), np.int64), lasting_ns], axis=1).ravel()
         inside = np.diff(np.interp(self.t_ns - self.t_ns[0], edges, np.cumsum(within)))
         length = np.diff(self.t_ns)
         mine = inside > 0

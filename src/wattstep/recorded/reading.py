@@ -21,6 +21,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.recorded.imported import ATTACHED, Imported
 from wattstep.recorded.instruments import instruments_of
 from wattstep.recorded.phases import Phases, common_phases
+from wattstep.recorded.step_stretches import StepStretches, step_stretches_of
 from wattstep.recorded.steps import Steps, exploring
 from wattstep.recorded.stretches import Stretches, stretches_of
 from wattstep.recorded.table_checks import (
@@ -109,6 +110,30 @@ class _Opened:
             return there if known is None else [each for each in known.names if each in there]
         return [each for each in wanted if each in there]
 
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns, all rows; those that an older file lacks are left out."""
+        types = self.file.schema_arrow
+        columns = [name for name in columns if name in types.names]
+        apart = [name for name in columns if _coded_lists(types.field(name).type)]
+        if not apart or len(self._groups) < 2:
+            return self.file.read(columns)
+        # Other columns come in one piece, which needs no copy to be an array.
+        table = self.file.read([name for name in columns if name not in apart])
+        groups = pa.concat_tables([self.file.read_row_group(n, apart) for n in self._groups])
+        for name in apart:
+            table = table.append_column(types.field(name), groups[name])
+        return table.select(columns)
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Pieces of some columns in order, of so many rows at most."""
+        for group in self._groups:
+            yield from self.file.iter_batches(rows, row_groups=[group], columns=columns)
+
+    @property
+    def _groups(self) -> range:
+        """Groups of rows: Arrow reads lists of coded texts in one group alone."""
+        return range(self.file.metadata.num_row_groups)
+
     def untold(self, name: str) -> bool:
         """True for a column that may be left out and has no value: it would take as much memory as one that has."""
         metadata = self.file.metadata
@@ -150,6 +175,11 @@ class _Opened:
         if wrong := wrong_values(self.name, table, whole=whole):
             raise DamagedRunError(f"{self.place}: {wrong}", id="damaged-table")
         return table
+
+
+def _coded_lists(kind: pa.DataType) -> bool:
+    """True for lists of texts, which are read coded."""
+    return bool(pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type))
 
 
 class Tables:
@@ -237,7 +267,7 @@ class Tables:
         """Table of a Parquet file of the run, or some of its columns."""
         with self._opened(name) as opened:
             chosen = opened.columns(None) if columns is None else list(columns)
-            return opened.decoded(opened.file.read(chosen))
+            return opened.decoded(opened.read(chosen))
 
     def batches(
         self, name: str, columns: Sequence[str] | None = None, rows: int = 1 << 16
@@ -253,7 +283,7 @@ class Tables:
             DamagedRunError: It cannot be read; pieces before the damage were given.
         """
         with self._opened(name) as opened:
-            for batch in opened.file.iter_batches(batch_size=rows, columns=opened.columns(columns)):
+            for batch in opened.batches(opened.columns(columns), rows):
                 part = opened.decoded(pa.Table.from_batches([batch]), whole=False)
                 yield from part.to_batches()
 
@@ -388,9 +418,30 @@ class Tables:
             rest_ns={name: pairs(values) for name, values in rest.items()},
             only_traced=foreign and bool(len(table)) and bool(traced.all()),
             absent=absent,
+            thinned=self.step_stretches,
             # runs of before December 2026 have none
             waited_s=floats("waited_ns") * 1e-9 if "waited_ns" in table.column_names else None,
         )
+
+    @cached_property
+    def step_stretches(self) -> StepStretches | None:
+        """What stands for steps that were thinned; None where none were.
+
+        Raises:
+            DamagedRunError: They overlap, stand for nothing or for steps that are there, or are gone.
+        """
+        if not self.has("thinned_steps") and not self.info.keep.get("thinned_steps"):
+            return None
+        table = self.table("thinned_steps")
+        steps = self.step_table
+        found, wrong = step_stretches_of(
+            table, steps["start_ns"].to_numpy(), steps["index"].to_numpy()
+        )
+        if wrong:
+            raise DamagedRunError(
+                f"thinned_steps.parquet of {self.path}: {wrong}", id="damaged-table"
+            )
+        return found
 
     def _without_steps(self) -> str:
         """Reason why there are no steps; "" where a recorder waited for some."""
@@ -415,7 +466,7 @@ class Tables:
         """The table of steps, read once; columns of which nothing is known are left out."""
         with self._opened("steps") as opened:
             known = [name for name in opened.columns(None) if not opened.untold(name)]
-            return opened.decoded(opened.file.read(known))
+            return opened.decoded(opened.read(known))
 
 
 def _unsettled(

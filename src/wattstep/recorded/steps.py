@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
+from wattstep.recorded.step_stretches import Counted, Line, StepStretches
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Status
 from wattstep.schema.run_documents import GovernorFacts
 
+ALONE_NS: Final = 1_000_000_000  # steps that stay for a window or a rest are of more time
+SINGLE_GONE: Final = "this needs every step, and single ones were not kept (--keep)"
+SINGLE_STEPS: Final = "steps that were throttled or disturbed are counted among the single ones that were kept (--keep)"
+THINNED: Final = (
+    "{:,} of {:,} steps were thinned (--keep): their number, samples, times and losses, and what steps take "
+    "on the mean are those of all; what single steps tell (phases, kinds of steps, percentiles, slow steps, "
+    "which were throttled or disturbed) rests on those that were kept"
+)
 MOST_SLICES: Final = 4_000_000  # of 0.2 s in nine days
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Steps:
     """Training steps in the order of time; all arrays have shape (n,).
+
+    Where single steps were not kept, arrays are of those that were; what is of all of them is in `line`,
+    `counted`, `stretches` and `slices`.
 
     Attributes:
         index: Number of the step in its run.
@@ -46,6 +59,8 @@ class Steps:
         device: The device on whose timeline steps lie, as rows of operations name it; "": the host.
         slowed: Whether an emulated board paused the training for its lowered clocks: then no time of
             a step is measured.
+        thinned: What stands for steps that were not kept as single ones (`--keep steps=1h`), all of
+            which are clean; None: all steps are here.
     """
 
     index: IntArray
@@ -68,6 +83,7 @@ class Steps:
     settled: int = 0
     device: str = ""
     slowed: bool = False
+    thinned: StepStretches | None = None
 
     @property
     def figures_of(self) -> str:
@@ -123,7 +139,25 @@ class Steps:
 
     @property
     def clean(self) -> BoolArray:
-        """Steps that time, throughput and energy rest on."""
+        """Steps that time, throughput and energy rest on.
+
+        Where others were not kept as single ones, without those that stayed alone among them: for what
+        lay beside them, which is not how most are.
+        """
+        clean = self._clean
+        if self.thinned is None:
+            return clean
+        line, single = self.line, self._order < len(self.index)
+        count, place = len(single), np.arange(len(single))
+        behind = np.maximum.accumulate(np.where(single, -1, place))
+        ahead = np.minimum.accumulate(np.where(single, count, place)[::-1])[::-1]
+        between = single & (behind >= 0) & (ahead < count)
+        lasting = line.start_ns[np.minimum(ahead, count - 1)] - line.end_ns[np.maximum(behind, 0)]
+        alone: BoolArray = (between & (lasting < ALONE_NS))[single]
+        return clean & ~alone
+
+    @property
+    def _clean(self) -> BoolArray:
         left_out = self.warmup | (self.traced & (not self.only_traced)) | self.after_traced
         if self.looking is not None:
             left_out |= self.looking
@@ -132,25 +166,91 @@ class Steps:
     @property
     def follows(self) -> BoolArray:
         """Mask of steps that follow a clean step directly, with nothing named between."""
-        clean = self.clean
-        follows = np.zeros(len(self.index), bool)
-        follows[1:] = clean[1:] & clean[:-1] & (self.index[1:] == self.index[:-1] + 1)
-        windows = () if self.only_traced else (self.window_ns,)
-        for spans in (*windows, *self.rest_ns.values()):
-            if len(spans):
-                # A span between the end of the step before and the start of this one.
-                nth = np.searchsorted(spans[:, 0], self.start_ns, side="right") - 1
-                begin = spans[np.maximum(nth, 0), 0]
-                before = np.concatenate([[0], self.end_ns[:-1]])
-                follows &= ~((nth >= 0) & (begin >= before))
+        follows: BoolArray = self._of_single(self.line.follows)
         return follows
 
     @property
     def gap_s(self) -> FloatArray:
         """Time since the step before in s, for steps that follow; 0 for the others."""
-        gap = np.zeros(len(self.index))
-        gap[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * 1e-9
-        return np.where(self.follows, gap, 0.0)
+        gaps: FloatArray = self._of_single(self.line.gap_s)
+        return gaps
+
+    def _of_single(self, values: Any) -> Any:
+        """Of values along the line those of single steps."""
+        return values if self.thinned is None else values[self._order < len(self.index)]
+
+    def of_line(self, values: Any, otherwise: Any) -> Any:
+        """Values of single steps along the line, with another for each stretch."""
+        if self.thinned is None:
+            return values
+        return np.append(values, np.full(len(self.thinned.index), otherwise))[self._order]
+
+    @cached_property
+    def _order(self) -> IntArray:
+        """Of each of the line its position among single steps with stretches behind them."""
+        assert self.thinned is not None
+        return np.argsort(np.concatenate([self.start_ns, self.thinned.begin_ns]), kind="stable")
+
+    @cached_property
+    def line(self) -> Line:
+        """All steps, where single ones were not kept many in one."""
+        line = Line(
+            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index, last=self.index,
+            samples=self.samples, clean=self._clean, follows=np.zeros(len(self.index), bool),
+        )  # fmt: skip
+        if (others := self.thinned) is not None:
+            count = len(others.index)
+            pairs = {
+                "start_ns": (self.start_ns, others.begin_ns), "end_ns": (self.end_ns, others.end_ns),
+                "first": (self.index, others.index), "last": (self.index, others.last),
+                "samples": (self.samples, others.samples), "clean": (self._clean, np.ones(count, bool)),
+                "steps": (np.ones(len(self.index), np.int64), others.steps),
+                "sums_ns": (self.end_ns - self.start_ns, others.sum_ns),
+            }  # fmt: skip
+            both: dict[str, Any] = {
+                name: np.concatenate(each)[self._order] for name, each in pairs.items()
+            }
+            line = Line(**both, follows=np.zeros(len(self._order), bool))
+        return replace(line, follows=self._follows(line))
+
+    def _follows(self, line: Line) -> BoolArray:
+        clean = line.clean
+        follows = np.zeros(len(clean), bool)
+        follows[1:] = clean[1:] & clean[:-1] & (line.first[1:] == line.last[:-1] + 1)
+        windows = () if self.only_traced else (self.window_ns,)
+        for spans in (*windows, *self.rest_ns.values()):
+            if len(spans):
+                # A span between the end of the step before and the start of this one.
+                nth = np.searchsorted(spans[:, 0], line.start_ns, side="right") - 1
+                begin = spans[np.maximum(nth, 0), 0]
+                before = np.concatenate([[0], line.end_ns[:-1]])
+                follows &= ~((nth >= 0) & (begin >= before))
+        return follows
+
+    @property
+    def counted(self) -> Counted:
+        """The clean steps, where single ones were not kept many in one: what totals and means are of."""
+        line = self.line
+        return Counted(line=line, at=np.flatnonzero(line.clean))
+
+    @property
+    def recorded(self) -> int:
+        """How many steps were recorded, be they kept singly or not."""
+        return len(self.index) + (0 if self.thinned is None else int(self.thinned.steps.sum()))
+
+    @property
+    def single_alone(self) -> Steps:
+        """Single steps that stand for all, none of them left out on request, and nothing of others."""
+        if self.thinned is None:
+            return replace(self, excluded=None)
+        return replace(self, thinned=None, excluded=~self.clean)
+
+    @property
+    def thinned_note(self) -> str | None:
+        """That steps were thinned, where some were."""
+        if self.thinned is None:
+            return None
+        return THINNED.format(int(self.thinned.steps.sum()), self.recorded)
 
     @property
     def beside_stretches_s(self) -> FloatArray:
@@ -158,9 +258,10 @@ class Steps:
 
         Infinite where there is no step; shape (s, 2).
         """
-        clean, follows = self.clean, self.follows
-        gap = np.full(len(self.index) + 1, np.inf)
-        gap[1:-1] = (self.start_ns[1:] - self.end_ns[:-1]) * 1e-9
+        line = self.line
+        clean, follows = line.clean, line.follows
+        gap = np.full(len(clean) + 1, np.inf)
+        gap[1:-1] = (line.start_ns[1:] - line.end_ns[:-1]) * 1e-9
         begins = clean & ~follows
         ends = clean & ~np.append(follows[1:], False)
         gaps: FloatArray = np.maximum(np.stack([gap[:-1][begins], gap[1:][ends]], axis=1), 0.0)
@@ -173,12 +274,13 @@ class Steps:
         """
         if self.whole_ns is not None:
             return np.array([self.whole_ns], dtype=np.int64)
-        clean = np.flatnonzero(self.clean)
+        line = self.line
+        clean = np.flatnonzero(line.clean)
         if not len(clean):
             return np.empty((0, 2), np.int64)
-        first = np.flatnonzero(~self.follows[clean])
+        first = np.flatnonzero(~line.follows[clean])
         last = np.append(first[1:] - 1, len(clean) - 1)
-        return np.stack([self.start_ns[clean[first]], self.end_ns[clean[last]]], axis=1)
+        return np.stack([line.start_ns[clean[first]], line.end_ns[clean[last]]], axis=1)
 
     def slices(self, least_ns: int) -> IntArray:
         """Clean time cut into slices of whole steps and the gaps between them, in ns, shape (s, 2).
@@ -188,10 +290,11 @@ class Steps:
         Args:
             least_ns: How long a slice is at least, but for the last of a stretch.
         """
-        clean = np.flatnonzero(self.clean)
+        line = self.line
+        clean = np.flatnonzero(line.clean)
         if self.whole_ns is not None or not len(clean):
             return slices(self.stretches(), least_ns)
-        start, end, begins = self.start_ns[clean], self.end_ns[clean], ~self.follows[clean]
+        start, end, begins = line.start_ns[clean], line.end_ns[clean], ~line.follows[clean]
         since = start - start[begins][np.cumsum(begins) - 1]
         first = np.flatnonzero(begins | (np.diff(since // least_ns, prepend=-1) != 0))
         last = np.append(first[1:], len(clean)) - 1

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wattstep.schema.arrays import IntArray
-from wattstep.store.tables import FOREGROUND, NOT_TOLD, THINNED
+from wattstep.store.tables import FOREGROUND, NOT_TOLD, THINNED, THINNED_STEPS
 from wattstep.store.writing import SCHEMAS
 
 MOST_NS: Final = 1 << 62  # differences of times within it fit into 64 bits
@@ -23,6 +23,7 @@ DECLARED: Final[Mapping[str, pa.Schema]] = {
     **SCHEMAS,
     "foreground": FOREGROUND,
     "thinned": THINNED,
+    "thinned_steps": THINNED_STEPS,
 }
 # Columns that always have a value.
 FILLED: Final[Mapping[str, tuple[str, ...]]] = {
@@ -32,6 +33,10 @@ FILLED: Final[Mapping[str, tuple[str, ...]]] = {
     "evaluations": ("t_ns", "step", "measure"),
     "samples": ("t_ns", "channel", "errno"),
     "thinned": ("begin_ns", "end_ns", "channel", "reads", "errno"),
+    "thinned_steps": (
+        "begin_ns", "end_ns", "index", "steps", "marks", "sum_ns", "least_ns", "most_ns", "squares", "losses",
+        "loss_sum",
+    ),
     "operations": ("step", "thread", "start_ns", "end_ns", "self_ns", "outermost"),
 }  # fmt: skip
 

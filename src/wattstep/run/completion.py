@@ -9,8 +9,7 @@ import numpy as np
 
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.reading import Tables
-from wattstep.recorded.steps import Steps
-from wattstep.schema.arrays import FloatArray
+from wattstep.recorded.steps import SINGLE_GONE, Steps
 from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.schema.figures import Figures
 from wattstep.schema.goal import HIGHER_IS_BETTER, Goal
@@ -43,10 +42,16 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
         return {f"{name}_to_target": missing(unit, bounds) for name, unit in units.items()}
     before, after = bounds
     steps = breakdown.steps
-    seconds = _seconds(steps, breakdown.step_time.value)
-    samples = float(np.nansum(steps.samples[:after]))
-    low, high = float(seconds[:before].sum()), float(seconds[:after].sum())
-    traced = bool(steps.traced[:after].any())
+    shorter, longer = (_first(steps, count, breakdown.step_time.value) for count in (before, after))
+    if shorter is None or longer is None:
+        reason = SINGLE_GONE
+        return {
+            "steps_to_target": _counted(after, before, BETWEEN),
+            "samples_to_target": missing("count", reason),
+            "time_to_target": missing("s", reason),
+            "energy_to_target": missing("J", reason),
+        }
+    (low, least, _), (high, samples, traced) = shorter, longer
     method = f"{BETWEEN}; {_extent(judged[after])}; {STOPPED}"
     time = Figure(
         value=high, low=low, high=high, unit="s", n=after, source=CLOCK,
@@ -56,7 +61,7 @@ def completion(tables: Tables, breakdown: RunBreakdown, power: Figure | None) ->
     )  # fmt: skip
     return {
         "steps_to_target": _counted(after, before, method),
-        "samples_to_target": _counted(samples, float(np.nansum(steps.samples[:before])), method),
+        "samples_to_target": _counted(samples, least, method),
         "time_to_target": time,
         "energy_to_target": _energy(time, power, method),
     }
@@ -82,6 +87,8 @@ def _reached(goal: Goal, judged: Evaluations, steps: Steps) -> tuple[int, int] |
     if math.isnan(best):
         return Missing("the run ended before the first evaluation")
     diverged = steps.index[~np.isfinite(steps.loss)]
+    if (thinned := steps.thinned) is not None:
+        diverged = np.sort(np.append(diverged, thinned.index[thinned.losses == 0]))
     if len(diverged):
         return Missing(
             f"{goal} was not reached: the loss is no finite number from step {diverged[0]} on"
@@ -99,12 +106,23 @@ def _extent(measures: Mapping[str, float]) -> str:
     return f"{samples}, {measures['positions']:,.0f} positions in all"
 
 
-def _seconds(steps: Steps, clean: float | None) -> FloatArray:
-    """The time of every step; a traced one takes as long as a clean one would have."""
-    seconds: FloatArray = steps.seconds.copy()
+def _first(steps: Steps, count: int, clean: float | None) -> tuple[float, float, bool] | None:
+    """Time in s and samples of so many first steps, and whether any was traced; None where that is not known.
+
+    A traced step takes as long as a clean one would have.
+    """
+    line = steps.line
+    until = count
+    if line.steps is not None:
+        done = np.append(0, np.cumsum(line.steps))
+        until = int(np.searchsorted(done, count))
+        if until == len(done) or done[until] != count:
+            return None
+    seconds = line.in_steps_ns[:until].astype(np.float64) * 1e-9
+    traced = steps.of_line(steps.traced, False)[:until]
     if clean is not None:
-        seconds[steps.traced] = clean
-    return seconds
+        seconds[traced] = clean
+    return float(seconds.sum()), float(np.nansum(line.samples[:until])), bool(traced.any())
 
 
 def _counted(value: float, low: float, method: str) -> Figure:

@@ -306,10 +306,11 @@ def _of_steps(steps: Steps, marks: Marks) -> Iterator[Covariate | Unwatched]:
         source = "marks of the phase data"
         yield _by_step("slow_data", words, source, steps, slow, leaves_out="data")
     if not steps.only_traced and steps.traced.any():
-        traced = steps.traced.astype(np.int64)
-        recent = np.convolve(traced, np.ones(AFTER_WINDOW + 1, np.int64))[: len(traced)]
+        traced = steps.index[steps.traced]
+        before = np.searchsorted(traced, steps.index) - 1
+        since = steps.index - traced[np.maximum(before, 0)]
         words = f"a traced step was no more than {AFTER_WINDOW} steps before"
-        near = (recent - traced > 0).astype(np.float64)
+        near = ((before >= 0) & (since <= AFTER_WINDOW)).astype(np.float64)
         yield _by_step("after_window", words, "marks of traced steps", steps, near)
 
 

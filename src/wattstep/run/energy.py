@@ -20,8 +20,9 @@ from wattstep.attribution.step_energy import (
 )
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import UNMARKED, WHOLE, WHOLE_TRACE
+from wattstep.recorded.log_notes import SAMPLED, cut_short
 from wattstep.recorded.power import NEXT, EnergySource, spoken
-from wattstep.recorded.series import NOT_KEPT, SAMPLED, Series
+from wattstep.recorded.series import NOT_KEPT, Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, IntArray
@@ -168,7 +169,7 @@ def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
 
 def _of_whole_trace(figure: Figure, series: Series) -> Figure:
     """Energy over the trace; where clocks or its power do not tell it, over the log, and its method says so."""
-    if series.imported.telemetry and (figure.missing or series.cut_short()):
+    if series.imported.telemetry and (figure.missing or cut_short(series)):
         return recorded(series.energy_by_its_clock, series.recorded_ns)
     clock = (figure.method or "").partition("; ")[2]
     return figure if figure.missing else replace(figure, method=joined(WHOLE_TRACE, clock))
@@ -176,14 +177,13 @@ def _of_whole_trace(figure: Figure, series: Series) -> Figure:
 
 def _sample_time(steps: Steps) -> Figure:
     """Time that a sample takes, gaps between steps included."""
-    clean = steps.clean
-    samples = steps.samples[clean]
-    if not len(samples):
+    counted = steps.counted
+    if not counted.count:
         return missing("s", steps.none_clean)
+    samples, periods = counted.together(counted.samples, counted.seconds + counted.gap_s)
     if not np.isfinite(samples).all():
         return missing("s", "how many samples a step takes is not known")
-    periods = steps.seconds[clean] + steps.gap_s[clean]
-    return ratio_figure(periods, samples, "s", CLOCK, steps.status)
+    return counted.figure(ratio_figure(periods, samples, "s", CLOCK, steps.status))
 
 
 def _per_sample(energy: EnergySource, energies: Spent, steps: Steps) -> Figure:
@@ -298,7 +298,7 @@ def _systematic_left(gross: Figure, idle: Figure, value: float) -> float | None:
 
 def _by_state(series: Series, flags: StepFlags) -> dict[str, Any]:
     """Step time and energy of undisturbed, throttled and disturbed steps, where there are such."""
-    steps = replace(series.steps, excluded=None)
+    steps = series.steps.single_alone
     states = {
         "undisturbed": ~(flags.throttled | flags.disturbed),
         "throttled": flags.throttled,

@@ -62,6 +62,8 @@ class StepLane:
         phase_ns: Begin of each phase, shape (p,); it lasts to the next or to the end of its step.
         phase: Its name.
         absent: Why there are no steps; "" where there are some.
+        many: Whether it stands for steps that were not kept as single ones, and has the number of the
+            first of them; None: none does.
     """
 
     index: IntArray
@@ -76,6 +78,7 @@ class StepLane:
     phase_ns: IntArray
     phase: Names
     absent: str = ""
+    many: BoolArray | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

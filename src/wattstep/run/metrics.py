@@ -109,7 +109,7 @@ def compute(
     nothing: dict[str, Any] = {}
     groups: Mapping[str, Callable[[], dict[str, Any]]] = {
         "speed": lambda: _speed(series, breakdown),
-        "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series, breakdown)},
+        "time of processors": lambda: {"cpu_time_per_step": cpu_time_per_step(series)},
         "time of traced steps": lambda: _traced_time(series, breakdown),
         "time of the whole": lambda: _whole_time(series),
         "utilization": lambda: _utilization(tables, series, parts),
@@ -150,7 +150,7 @@ def headline(
     """
     figures = {
         **_speed(series, breakdown),
-        "cpu_time_per_step": cpu_time_per_step(series, breakdown),
+        "cpu_time_per_step": cpu_time_per_step(series),
         "peak_memory": memory_metrics(tables, series)["peak_memory"],
         **energy_metrics(series, breakdown, conditions, tables.info.options),
         **_state_of_device(series),
@@ -176,40 +176,40 @@ def _own(name: str, parts: Parts) -> dict[str, Figure]:
 
 
 def _speed(series: Series, breakdown: RunBreakdown) -> dict[str, Any]:
-    steps, clean = series.steps, breakdown.clean
-    samples = steps.samples[clean]
-    periods = steps.seconds[clean] + steps.gap_s[clean]
-    if not len(clean):
+    steps, counted = series.steps, series.steps.counted
+    if not counted.count:
         reason = steps.none_clean
         return {"step_time": missing("s", reason), "throughput": missing("samples/s", reason)}
     if series.imported.trace_is_one_step:
         return {"step_time": missing("s", UNMARKED), "throughput": missing("samples/s", UNMARKED)}
+    samples, periods = counted.together(counted.samples, counted.seconds + counted.gap_s)
     if np.isfinite(samples).all():
         throughput = ratio_figure(samples, periods, "samples/s", CLOCK, steps.status)
+        throughput = counted.figure(throughput)
     else:
         throughput = missing("samples/s", "how many samples a step takes is not known")
     throughput = series.imported.with_period(throughput, inverse=True)
     return {"step_time": breakdown.step_time, "throughput": throughput}
 
 
-def cpu_time_per_step(series: Series, breakdown: RunBreakdown) -> Figure:
+def cpu_time_per_step(series: Series) -> Figure:
     """CPU time in s that the training and its children take in a clean step, mean over steps.
 
     Other work on the machine makes a step wait, which costs none of it; what they take from each
     other's caches does. Threads that spin until another is done are at work for this clock.
     """
-    steps, clean = series.steps, breakdown.clean
+    steps, counted = series.steps, series.steps.counted
     if series.process_cpu is None:
         return missing("s", series.without("CPU time of the training was not sampled"))
-    if not len(clean) or series.imported.trace_is_one_step:
-        return missing("s", UNMARKED if len(clean) else steps.none_clean)
+    if not counted.count or series.imported.trace_is_one_step:
+        return missing("s", UNMARKED if counted.count else steps.none_clean)
     curve, source = series.process_cpu
-    gains, covered = curve.difference(steps.start_ns[clean], steps.end_ns[clean])
+    gains, covered = counted.gains(curve)
     known = covered > WHOLLY
     if not known.any():
         return missing("s", f"{source} gave no values throughout any clean step")
     status = series.status_of("process_cpu_time", "process_cpu_time_coarse")
-    figure = mean_figure(gains[known], "s", source, status)
+    figure = counted.within(known).mean(gains[known], "s", source, status)
     return with_time_between(figure, curve, steps)
 
 
@@ -388,7 +388,9 @@ def _overhead(tables: Tables, series: Series, step: float) -> Figure:
     span = float(steps.end_ns[-1] - steps.start_ns[0]) * 1e-9
     windows = (steps.window_ns[:, 1] - steps.window_ns[:, 0]) * 1e-9
     extra = float(np.maximum(windows - step, 0.0).sum())
-    marks = (2 * len(steps.index) + len(tables.marks.t_ns)) * MARK_S
+    inner = len(tables.marks.t_ns)
+    inner += 0 if steps.thinned is None else int(steps.thinned.marks.sum())
+    marks = (2 * steps.recorded + inner) * MARK_S
     share = (extra + marks) / span
     method = "time of tracing windows beyond a clean step, and of marks, over the recorded time"
     ours = [curve for role in RECORDING_CPU if (curve := series.one(role)) is not None]

@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.recorded.imported import scope_of, with_scope
+from wattstep.recorded.log_notes import cut_short, standing_still, unread
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
@@ -181,11 +182,11 @@ def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
         channels = sorted(f"{c.name} {c.source}" for c in series.power_channels())
         sensors = f"{channels}; calibration {info.calibration}; model {info.power_model}"
         half_step_w = energy.half_step_w
-    steps, clean = series.steps, series.steps.clean
-    sizes = np.unique(steps.samples[clean])
+    steps, counted = series.steps, series.steps.counted
+    sizes = np.unique(steps.samples[steps.clean])
+    if (thinned := steps.thinned) is not None:
+        sizes = np.unique(np.concatenate([sizes, thinned.samples_least, thinned.samples_most]))
     alike = len(sizes) == 1 and bool(np.isfinite(sizes[0]))
-    count = max(int(clean.sum()), 1)
-    states = {"throttled": flags.throttled, "disturbed": flags.disturbed}
     return RecordFacts(
         interval_s=info.interval_s,
         trace=info.trace,
@@ -196,7 +197,7 @@ def _record(info: RunInfo, series: Series, flags: StepFlags) -> RecordFacts:
         samples=float(sizes[0]) if alike else None,
         sensors=sensors,
         half_step_w=half_step_w,
-        marred={name: float(marked[clean].sum()) / count for name, marked in states.items()},
+        marred={name: flags.share(counted, name) for name in ("throttled", "disturbed")},
     )
 
 
@@ -227,9 +228,8 @@ def _notes(tables: Tables, series: Series) -> list[str]:
         notes.append(on_host)
     if series.gpu_note is not None:
         notes.append(series.gpu_note)
-    if (thinned := series.thinned) is not None:
-        notes.append(thinned)
-    return notes + series.cut_short() + series.unread() + series.standing_still() + series.doubtful
+    notes += filter(None, [series.thinned, series.steps.thinned_note])
+    return notes + cut_short(series) + unread(series) + standing_still(series) + series.doubtful
 
 
 def _on_host(steps: Steps) -> str | None:
@@ -252,17 +252,24 @@ def _within(gap: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
 
 def _stopped_note(steps: Steps) -> str | None:
     """That steps took so long that their process was likely stopped, or waited for something else."""
+    counted = steps.counted
+    if steps.absent or not counted.count:
+        return None
     clean = np.flatnonzero(steps.clean)
-    seconds = steps.seconds[clean]
-    if steps.absent or not len(seconds):
+    seconds, index, at_least = steps.seconds[clean], steps.index[clean], ""
+    if (thinned := steps.thinned) is not None:  # of each stretch the longest is known
+        seconds = np.concatenate([seconds, thinned.most_ns * 1e-9])
+        index = np.concatenate([index, thinned.index])
+        at_least = "at least "
+    usual = float(np.median(steps.seconds[clean])) if len(clean) else np.inf
+    long = np.flatnonzero(seconds > max(STOPPED * usual, STOPPED_S))
+    if not len(long) or len(long) > counted.count / STOPPED:
         return None
-    long = np.flatnonzero(seconds > max(STOPPED * float(np.median(seconds)), STOPPED_S))
-    if not len(long) or len(long) > len(seconds) / STOPPED:
-        return None
-    first = clean[long[0]]
+    first = long[np.argmin(index[long])]
+    near = "" if first < len(clean) else " or one of those after it"
     return (
-        f"{len(long)} of {len(seconds)} steps that count took {STOPPED} times as long as half of them, or "
-        f"more (step {steps.index[first]}: {rounded(float(steps.seconds[first]))} s): was the process stopped, or "
+        f"{at_least}{len(long)} of {counted.count} steps that count took {STOPPED} times as long as half of "
+        f"them, or more (step {index[first]}{near}: {rounded(float(seconds[first]))} s): was the process stopped, or "
         "the machine asleep? They are in the means"
     )
 
@@ -285,13 +292,16 @@ def _clock_note(info: RunInfo) -> str | None:
 def _gap_note(steps: Steps, gap: tuple[int, int], why: str) -> str:
     """Note on a gap in sampling, and on the steps that it touches."""
     low, high = gap
-    touched = np.flatnonzero((steps.start_ns < high) & (steps.end_ns > low))
+    line = steps.line
+    touched = np.flatnonzero((line.start_ns < high) & (line.end_ns > low))
     which = "no step lies in it"
     if len(touched):
-        first, last = steps.index[touched[[0, -1]]]
+        first, last = line.first[touched[0]], line.last[touched[-1]]
         which = f"step {first} touches it"
         if first != last:
             which = f"{len(touched)} steps touch it, from step {first} to {last}"
+            if line.steps is not None and (line.steps[touched] > 1).any():
+                which = f"it lies between steps {first} and {last}"
     return (
         f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
         f"{(low - steps.start_ns[0]) * 1e-9:.1f} s on, {why}: {which}"
@@ -302,20 +312,19 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
     steps = series.steps
     if steps.absent or series.imported.trace_is_one_step:
         return StepCounts(recorded=0)
-    all_clean = replace(steps, excluded=None).clean
-    seen = not flags.unseen
-    throttled = int(flags.throttled[all_clean].sum())
-    left_out = int(all_clean.sum()) - int(steps.clean.sum())
+    all_counted = replace(steps, excluded=None).counted
+    disturbed, throttled = (flags.count(all_counted, name) for name in ("disturbed", "throttled"))
+    clean = steps.counted.count
     return StepCounts(
-        recorded=len(steps.index),
+        recorded=steps.recorded,
         warmup=int(steps.warmup.sum()),
-        clean=0 if steps.only_traced else int(steps.clean.sum()),
+        clean=0 if steps.only_traced else clean,
         traced=int(steps.traced.sum()),
         settling=int((steps.after_traced & ~steps.warmup & ~steps.traced).sum()),
         exploring=None if steps.looking is None else int(steps.looking.sum()),
-        disturbed=int(flags.disturbed[all_clean].sum()) if seen else None,
+        disturbed=None if flags.unseen else disturbed,
         throttled=throttled or None,
-        left_out=left_out or None,
+        left_out=all_counted.count - clean or None,
     )
 
 

@@ -20,7 +20,8 @@ from wattstep.device.throttling import (
 )
 from wattstep.recorded.curves import Curve, add_curves
 from wattstep.recorded.series import Series
-from wattstep.recorded.steps import Steps
+from wattstep.recorded.step_stretches import Counted
+from wattstep.recorded.steps import SINGLE_STEPS, Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import RECORDING_CPU, Channel
 from wattstep.schema.figure import Status
@@ -62,6 +63,36 @@ class StepFlags:
         for name in names:
             mask |= self.throttled if name == "throttled" else self.disturbed
         return mask
+
+    def share(self, counted: Counted, kind: str) -> float:
+        """The part of some steps that was "throttled" or "disturbed"; where single ones were not kept, of their time."""
+        own = [one for one in self.stretches if one.kind == kind]
+        touched = overlapping(counted.start_ns, counted.end_ns, own).astype(np.float64)
+        many = np.flatnonzero((counted.steps > 1) & (touched > 0))
+        start_ns, end_ns = counted.start_ns[many], counted.end_ns[many]
+        lasting = np.zeros(len(many))
+        for begin, end in _united(own):
+            lasting += np.maximum(np.minimum(end_ns, end) - np.maximum(start_ns, begin), 0)
+        touched[many] = lasting / np.maximum(end_ns - start_ns, 1)
+        return float((touched * counted.steps).sum()) / max(counted.count, 1)
+
+    def count(self, counted: Counted, kind: str) -> int | None:
+        """How many of some steps were; None where that is not known, as single ones were not kept."""
+        own = [one for one in self.stretches if one.kind == kind]
+        touched = overlapping(counted.start_ns, counted.end_ns, own)
+        steps = counted.steps[touched]
+        return int(touched.sum()) if (steps == 1).all() else None
+
+
+def _united(stretches: Sequence[Stretch]) -> list[tuple[int, int]]:
+    """Begin and end of the times that they are, without what lies in two."""
+    united: list[tuple[int, int]] = []
+    for begin, end in sorted((one.start_ns, one.end_ns) for one in stretches):
+        if united and begin <= united[-1][1]:
+            united[-1] = united[-1][0], max(united[-1][1], end)
+        else:
+            united.append((begin, end))
+    return united
 
 
 def find_step_flags(series: Series, cores: int, governor: GovernorFacts | None = None) -> StepFlags:
@@ -225,6 +256,8 @@ def step_flags_report(
     notes = list(flags.notes)
     if flags.unseen and "disturbed" in excluded:
         notes.append("--exclude disturbed left nothing out: no disturbance could be seen")
+    if steps.thinned is not None:
+        notes.append(SINGLE_STEPS)
     base, end = steps.span_ns or (0, 0)
     inside = [one for one in flags.stretches if one.end_ns > base and one.start_ns < end]
     return RunConditions(

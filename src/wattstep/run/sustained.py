@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
+from wattstep.recorded.step_stretches import Counted
 from wattstep.recorded.steps import Steps, slices
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
@@ -18,6 +19,7 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import CLOCK, Figure, Missing, Status, missing, weakest
 from wattstep.schema.report_rows import Course, CourseColumn
 from wattstep.stats.statistics import ratio_figure
+from wattstep.store.thinning import STRETCH_NS
 
 MINUTE_NS: Final = 60 * 10**9
 MOST_BINS: Final = 60
@@ -60,11 +62,11 @@ def sustained_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[
     """
     steps = replace(series.steps, excluded=None)
     asked = tables.info.conditions.get("sustain")
-    clean = np.flatnonzero(steps.clean)
-    span = int(steps.end_ns[clean[-1]] - steps.start_ns[clean[0]]) if len(clean) else 0
+    counted = steps.counted
+    span = int(counted.end_ns[-1] - counted.start_ns[0]) if counted.count else 0
     if asked is None and span < 2 * MINUTE_NS:
         return {}
-    table = _minutes(series, steps, clean, span)
+    table = _minutes(series, steps, counted, span)
     onset = throttle_onset(series, flags)
     if onset is not None:
         table["throttle_onset"] = onset
@@ -128,21 +130,21 @@ def _steady_after(asked: Mapping[str, Any]) -> Figure:
     )  # fmt: skip
 
 
-def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[str, Figure]:
+def _minutes(series: Series, steps: Steps, counted: Counted, span: int) -> dict[str, Figure]:
     """Figures of the first and of the last minute of clean steps."""
     if span < 2 * MINUTE_NS:
         reason = (
             f"the first minute and the last are not apart: the run trained for {span * 1e-9:.0f} s"
         )
         return {"throughput_ratio": missing("ratio", reason)}
-    begin, end = int(steps.start_ns[clean[0]]), int(steps.end_ns[clean[-1]])
+    begin, end = int(counted.start_ns[0]), int(counted.end_ns[-1])
     table: dict[str, Figure] = {}
     throughputs = []
     for name, first, last in (
         ("first_minute", begin, begin + MINUTE_NS),
         ("last_minute", end - MINUTE_NS, end),
     ):
-        inside = clean[(steps.start_ns[clean] >= first) & (steps.end_ns[clean] <= last)]
+        inside = counted.within((counted.start_ns >= first) & (counted.end_ns <= last))
         alike = series.imported.found_by_power
         throughputs.append(missing("samples/s", ALIKE) if alike else _throughput(steps, inside))
         table[f"{name}_throughput"] = throughputs[-1]
@@ -155,12 +157,11 @@ def _minutes(series: Series, steps: Steps, clean: IntArray, span: int) -> dict[s
     return {"throughput_ratio": _quotient(throughputs[1], throughputs[0]), **table}
 
 
-def _throughput(steps: Steps, inside: IntArray) -> Figure:
-    samples = steps.samples[inside]
-    if not len(inside) or not np.isfinite(samples).all():
+def _throughput(steps: Steps, inside: Counted) -> Figure:
+    samples, periods = inside.together(inside.samples, inside.seconds + inside.gap_s)
+    if not len(samples) or not np.isfinite(samples).all():
         return missing("samples/s", "that minute has no clean step of known size")
-    periods = steps.seconds[inside] + steps.gap_s[inside]
-    return ratio_figure(samples, periods, "samples/s", CLOCK, steps.status)
+    return inside.figure(ratio_figure(samples, periods, "samples/s", CLOCK, steps.status))
 
 
 def _power(series: Series, steps: Steps, first: int, last: int) -> Figure | None:
@@ -234,6 +235,7 @@ class _Binned:
         """A bin holds a few steps, a temperature, and a new value of power."""
         steps = self._steps
         lengths = [3 * int(np.median(steps.end_ns - steps.start_ns))] if len(steps.index) else []
+        lengths += [] if steps.thinned is None else [STRETCH_NS]
         for channel in self._series.with_role("temperature", "frequency"):
             t_ns, _ = self._series.raw(channel.name)
             if len(t_ns) > 1:
@@ -246,14 +248,15 @@ class _Binned:
     def throughput(self) -> CourseColumn | None:
         """Of the clean steps that end in each bin."""
         steps = self._steps
-        clean = np.flatnonzero(steps.clean & np.isfinite(steps.samples))
-        if not len(clean) or self._series.imported.found_by_power:  # all of them are as long
+        counted = steps.counted
+        counted = counted.within(np.isfinite(counted.samples))
+        if not counted.count or self._series.imported.found_by_power:  # all of them are as long
             return None
-        number = np.searchsorted(self.edges, steps.end_ns[clean], side="left") - 1
+        number = np.searchsorted(self.edges, counted.end_ns, side="left") - 1
         inside = (number >= 0) & (number < len(self.edges) - 1)
-        rows = clean[inside]
-        periods = steps.seconds[rows] + steps.gap_s[rows]
-        values = _quotients(number[inside], steps.samples[rows], periods, len(self.edges) - 1)
+        rows = counted.within(inside)
+        periods = rows.seconds + rows.gap_s
+        values = _quotients(number[inside], rows.samples, periods, len(self.edges) - 1)
         return _column("throughput", values, steps.status, CLOCK, "clean steps of the bin")
 
     def power(self) -> CourseColumn | None:

@@ -152,10 +152,11 @@ def three_steps(
         operations: Of all traced steps.
         interval_s: Between two samples, as planned.
     """
-    clean = np.flatnonzero(steps.clean)
+    single = np.ones(len(steps.index), bool) if steps.many is None else ~steps.many
+    clean = np.flatnonzero(steps.clean & single)
     phased = np.intersect1d(clean, steps.phase_step)
     # A short run on a busy machine may have no three clean steps in a row.
-    untraced = np.flatnonzero(~steps.traced & ~steps.warmup)
+    untraced = np.flatnonzero(~steps.traced & ~steps.warmup & single)
     rows = max((_three(each) for each in (phased, clean, untraced)), key=len)
     if not len(rows):
         return ThreeSteps(note=steps.absent or NO_STEP)

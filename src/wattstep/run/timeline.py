@@ -82,6 +82,11 @@ def make_timeline(
     elif left := int(steps.traced.sum()) - len(breakdown.window_steps):
         many = "a traced step" if left == 1 else f"{left:,} traced steps"
         notes.append(f"operations of {many} with other phases are left out")
+    if steps.thinned is not None:
+        notes.append(
+            f"{int(steps.thinned.steps.sum()):,} steps were thinned (--keep): each stretch of up to 10 s of "
+            "them is one here, with the number of the first"
+        )
     if flags.unseen and len(steps.index):
         notes.append(f"whether anything disturbed the steps is not known: {flags.unseen}")
     return Timeline(
@@ -102,19 +107,29 @@ def _steps(marks: Marks, steps: Steps, flags: StepFlags, counted: IntArray) -> S
     texts, code = np.unique(marks.name[of_phase].astype(str), return_inverse=True)
     clean = np.zeros(len(steps.index), bool)
     clean[counted] = True
+    line = steps.line
+    at = np.arange(len(steps.index))
+    if steps.thinned is not None:
+        at = np.flatnonzero(steps.of_line(np.ones(len(at), bool), False))
+
+    def flags_of(flag: BoolArray, otherwise: bool = False) -> BoolArray:
+        along: BoolArray = steps.of_line(flag, otherwise)
+        return along
+
     return StepLane(
-        index=steps.index,
-        start_ns=steps.start_ns,
-        end_ns=steps.end_ns,
-        traced=steps.traced,
-        warmup=steps.warmup,
-        clean=clean,
-        throttled=flags.throttled,
-        disturbed=flags.disturbed,
-        phase_step=marks.step[of_phase],
+        index=line.first,
+        start_ns=line.start_ns,
+        end_ns=line.end_ns,
+        traced=flags_of(steps.traced),
+        warmup=flags_of(steps.warmup),
+        clean=flags_of(clean, True),
+        throttled=flags_of(flags.throttled),
+        disturbed=flags_of(flags.disturbed),
+        phase_step=at[marks.step[of_phase]],
         phase_ns=marks.t_ns[of_phase],
         phase=Names(code=code, texts=texts.astype(object)),
         absent=steps.absent or "",
+        many=None if line.steps is None else line.steps > 1,
     )
 
 

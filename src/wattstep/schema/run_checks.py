@@ -344,7 +344,12 @@ RUN: Final[Mapping[str, Check]] = {
     "interval_s": _interval,
     "warmup": _STEP,
     "trace": string,
-    "keep": facts({"raw_s": at_least(10), "thinned_reads": _FROM_0_WHOLE}),
+    "keep": facts(
+        {
+            **dict.fromkeys(("raw_s", "steps_s"), at_least(10)),
+            **dict.fromkeys(("thinned_reads", "thinned_steps"), _FROM_0_WHOLE),
+        }
+    ),
     "first_step": _STEP,
     "data": or_none(record(_DATA)),
     "device": facts(

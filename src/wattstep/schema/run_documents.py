@@ -578,11 +578,15 @@ class KeepFacts(TypedDict, total=False):
 
     Attributes:
         raw_s: Age in s from which on samples may be thinned.
+        steps_s: Likewise of steps.
         thinned_reads: How many single values of all channels were, once the run is closed.
+        thinned_steps: Likewise of steps.
     """
 
     raw_s: float
+    steps_s: float
     thinned_reads: int
+    thinned_steps: int
 
 
 class DeviceClockFacts(TypedDict, total=False):

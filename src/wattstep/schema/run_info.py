@@ -74,7 +74,7 @@ class RunInfo:
         asked: When it is to end, where that is known before: "steps" (all of them), or "clean_steps"
             (without warm-up and traced ones), or "seconds" with "least_steps".
         interval_s: The sampler's period.
-        keep: For how long samples stay single ones, where that was said; empty: all of them do.
+        keep: For how long samples and steps stay single ones, where that was said; empty: all of them do.
         warmup: Steps at the beginning that do not count.
         first_step: Number of the first step; above 0 where a training went on from a checkpoint.
         power_model: Name and parameters of the power model that the user asked for, or None.
@@ -131,7 +131,8 @@ class RunInfo:
     @property
     def schema_version(self) -> int:
         """How this wattstep writes such a run."""
-        return _version_now(self.state, thinned=bool(self.keep.get("thinned_reads")))
+        thinned = self.keep.get("thinned_reads") or self.keep.get("thinned_steps")
+        return _version_now(self.state, thinned=bool(thinned))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -103,25 +103,30 @@ def parse_interval(text: str | float) -> float:
 
 
 def parse_keep(text: str | None) -> KeepFacts:
-    """For how long samples stay single ones, from "raw=1h"; None: for ever.
+    """For how long samples ("raw") and steps stay single ones, from "raw=1h,steps=1h"; None: for ever.
 
     Raises:
-        InvalidValueError: It says something else, or less than 10 s.
+        InvalidValueError: It says something else, one of them twice, or less than 10 s.
     """
-    if text is None:
-        return {}
-    what, _, age = text.partition("=")
-    if what.strip() != "raw":
-        raise InvalidValueError(
-            f"--keep {text[:40]}: write raw=1h: samples older than that are thinned, all else is kept",
-            id="malformed-keep",
-        )
-    seconds = parse_duration(age)
-    if seconds < LEAST_KEPT_S:
-        raise InvalidValueError(
-            f"--keep raw={age[:20]}: {LEAST_KEPT_S:g}s is the least", id="out-of-range"
-        )
-    return {"raw_s": seconds}
+    kept: KeepFacts = {}
+    for part in () if text is None else text.split(","):
+        what, _, age = part.strip().partition("=")
+        if what not in ("raw", "steps") or f"{what}_s" in kept:
+            raise InvalidValueError(
+                f"--keep {str(text)[:40]}: write raw=1h,steps=1h, or one of them: samples and steps older "
+                "than that are thinned, all else is kept",
+                id="malformed-keep",
+            )
+        seconds = parse_duration(age)
+        if seconds < LEAST_KEPT_S:
+            raise InvalidValueError(
+                f"--keep {what}={age[:20]}: {LEAST_KEPT_S:g}s is the least", id="out-of-range"
+            )
+        if what == "raw":
+            kept["raw_s"] = seconds
+        else:
+            kept["steps_s"] = seconds
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)

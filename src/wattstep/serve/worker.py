@@ -60,7 +60,7 @@ def _figures(task: Task) -> dict[str, Any]:
     run = load(task.paths[0])
     metrics = run.headline_report().metrics
     return {
-        "steps": len(run.series.steps.index),
+        "steps": run.series.steps.recorded,
         **{name: metrics[name].to_dict() for name in SHOWN if name in metrics},
     }
 

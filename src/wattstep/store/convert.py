@@ -36,6 +36,7 @@ from wattstep.store.tables import (
     STEPS,
     TABLE,
     THINNED,
+    THINNED_STEPS,
     write_table,
     written_table,
 )
@@ -126,8 +127,9 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
         ]
         names = read_names(journal)
         device = device_times(journal)
+        thinned_steps: list[dict[str, Any]] = []
         tables = {
-            "steps": (STEPS, step_columns(journal, info, names, device)),
+            "steps": (STEPS, step_columns(journal, info, names, device, thinned_steps.append)),
             "spans": (SPANS, span_columns(journal, names, device)),
             "memory": (MEMORY, memory_columns(journal, names)),
             "evaluations": (EVALUATIONS, evaluation_columns(journal, names)),
@@ -139,10 +141,14 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
                 write_table(folder, name + TABLE + WRITING, schema, batches)
             if not reads:
                 folder.remove("thinned" + TABLE + WRITING)
-            for name in ("samples", *(["thinned"] if reads else []), *tables):
+            if thinned_steps:
+                name = "thinned_steps" + TABLE + WRITING
+                write_table(folder, name, THINNED_STEPS, iter(thinned_steps))
+            thinned = ["thinned"] * bool(reads) + ["thinned_steps"] * bool(thinned_steps)
+            for name in ("samples", *thinned, *tables):
                 folder.rename(name + TABLE + WRITING, name + TABLE)
         except BaseException as error:
-            for name in ("samples", "thinned", *tables):
+            for name in ("samples", "thinned", "thinned_steps", *tables):
                 folder.remove(name + TABLE + WRITING)
             if isinstance(
                 error, (ValueError, LookupError, OverflowError)
@@ -153,8 +159,11 @@ def _write_tables(run: Folder, folder: Folder, state: str) -> None:
             raise
     folder.sync()
     notes = (*info.notes, *cut)
-    if info.keep:
+    if "raw_s" in info.keep:
         info = replace(info, keep={**info.keep, "thinned_reads": reads})
+    if "steps_s" in info.keep:
+        steps = sum(int(columns["steps"].sum()) for columns in thinned_steps)
+        info = replace(info, keep={**info.keep, "thinned_steps": steps})
     info = replace(info, state=state, notes=notes)
     write_info(folder, _with_device_clock(info, device, names))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,23 @@ from wattstep.store.device_clock import DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
 from wattstep.store.mark_rows import MARK, Ints, begins_and_ends, ended_steps, samples_of_steps
+from wattstep.store.step_thinning import columns_of_steps
 from wattstep.store.tables import HOST_MARKS
+from wattstep.store.thinned_marks import mark_parts
 
 ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 
 
 def _mark_blocks(journal: Folder) -> Iterator[npt.NDArray[Any]]:
+    """As `_of_whole_steps`, of the journal's rows; of thinned pieces those that stayed."""
+    return _of_whole_steps(whole_rows(journal, MARKS, MARK))
+
+
+def _of_whole_steps(blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
     """Marks in blocks that no step lies across: each ends with a step's end, or before a start."""
     carry = np.empty(0, MARK)
-    for block in whole_rows(journal, MARKS, MARK):
+    for block in blocks:
         block = np.concatenate([carry, begins_and_ends(block[block["kind"] != 0])])
         ends = np.flatnonzero(block["kind"] == Mark.STEP_END)
         starts = np.flatnonzero(block["kind"] == Mark.STEP_START)
@@ -51,12 +58,32 @@ def device_times(journal: Folder) -> DeviceTimes | None:
 
 
 def step_columns(
-    journal: Folder, info: RunInfo, names: list[str], device: DeviceTimes | None
+    journal: Folder,
+    info: RunInfo,
+    names: list[str],
+    device: DeviceTimes | None,
+    thinned: Callable[[dict[str, Any]], None],
 ) -> Iterator[dict[str, Any]]:
-    """Rows of steps, each with its inner marks."""
+    """Rows of steps, each with its inner marks.
+
+    Args:
+        journal: Folder of the journals.
+        info: Of the run.
+        names: By code.
+        device: When a device came to the marks; None where the host did all the work.
+        thinned: Is given rows of stretches in place of steps. What is old enough depends on when one
+            looks, so the same look tells which steps stay.
+    """
     texts = np.array(names, dtype=object)
     passage = None if device is None else device.passage()
-    for marks in _mark_blocks(journal):
+
+    def left() -> Iterator[npt.NDArray[Any]]:
+        for marks, stretches in mark_parts(journal, info):
+            if len(stretches):
+                thinned(_stretch_columns(stretches))
+            yield marks
+
+    for marks in _of_whole_steps(left()):
         kind = marks["kind"]
         starts, ends = ended_steps(marks)
         if device is not None and passage is not None and len(ends):
@@ -111,6 +138,14 @@ def step_columns(
             "host_end_ns": pa.array(last["t"], mask=~on_device),
             **mark_host_ns,
         }
+
+
+def _stretch_columns(stretches: Ints) -> dict[str, Any]:
+    columns: dict[str, Any] = columns_of_steps(stretches)
+    for name in ("samples", "samples_least", "samples_most"):
+        columns[name] = pa.array(columns[name], from_pandas=True)  # NaN: not known
+    columns["loss_last"] = pa.array(columns["loss_last"], from_pandas=True)
+    return columns
 
 
 def _reached(

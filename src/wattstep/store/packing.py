@@ -74,6 +74,7 @@ def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
     from wattstep.store.files import read_info
     from wattstep.store.pieces import pack, row_words
     from wattstep.store.thinned_journal import thin_pieces
+    from wattstep.store.thinned_marks import thin_mark_pieces
 
     with Folder(run) as folder, folder.inside(JOURNAL) as journal:
         info = read_info(folder)
@@ -85,10 +86,11 @@ def pack_closed(run: Path, seen: Collection[Segment] = ()) -> None:
                     pack(journal, name, number, words[name])
                 except DamagedRunError as error:
                     damaged.append(error)
-        try:
-            thin_pieces(journal, info)
-        except DamagedRunError as error:
-            damaged.append(error)
+        for thin in (thin_pieces, thin_mark_pieces):
+            try:
+                thin(journal, info)
+            except DamagedRunError as error:
+                damaged.append(error)
         if damaged:
             raise damaged[0]
 

@@ -38,6 +38,7 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.budget import check_rows, check_table
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import Ints
+from wattstep.store.step_thinning import STEP_WORDS
 from wattstep.store.tables import BLOCK
 from wattstep.store.thinning import thinned_words
 
@@ -221,6 +222,8 @@ class Pieces:
 
 def _thinned_words(name: str, words: int) -> int | None:
     """Words in a row of a thinned piece; None for a journal that is never thinned."""
+    if name == MARKS:
+        return STEP_WORDS
     if name == TICKS:
         return thinned_words(words, 1)
     return thinned_words(words, SAMPLE_HEADER) if name.startswith(SAMPLES_STEM) else None

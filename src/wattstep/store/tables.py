@@ -62,6 +62,27 @@ THINNED = pa.schema(
         ("integral", pa.float64()),  # over its time in s
     ]
 )
+# Each row stands for steps that followed each other, where single ones were not kept; only those that
+# would count: no warm-up, none traced.
+THINNED_STEPS = pa.schema(
+    [
+        ("begin_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("index", pa.int64()),  # of the first
+        ("steps", pa.int64()),
+        ("marks", pa.int64()),  # within them: of phases, layers
+        ("sum_ns", pa.int64()),  # of their times
+        ("least_ns", pa.int64()),
+        ("most_ns", pa.int64()),
+        ("squares", pa.float64()),  # sum of the squares of their times in s
+        ("samples", pa.float64()),  # of all of them; null: not known
+        ("samples_least", pa.float64()),
+        ("samples_most", pa.float64()),
+        ("losses", pa.int64()),  # how many of them have one
+        ("loss_sum", pa.float64()),
+        ("loss_last", pa.float64()),
+    ]
+)
 OPERATIONS_SCHEMA = pa.schema(
     [
         ("name", _NAME),

@@ -188,9 +188,9 @@ class TrainingSettings(MemoryStrategies):
     interval: str = setting("10ms", "Period of the sampler, 1ms at the finest.", "DURATION")
     keep: str | None = setting(
         None,
-        "How long samples stay single ones, e.g. raw=1h: older ones are thinned to stretches of 10 s, "
-        "of which totals, means and extremes stay exact. [default: for ever]",
-        "raw=AGE",
+        "How long samples and steps stay single ones, e.g. raw=1h,steps=1h: older ones are thinned to "
+        "stretches of 10 s, of which totals, means and extremes stay exact. [default: for ever]",
+        "raw=AGE,steps=AGE",
     )
     trace: str = setting("auto", "Which steps are traced: auto, none or every:N.", "MODE")
     seed: int = setting(0, "Of everything that is drawn.", "N")
@@ -354,7 +354,11 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError("--calibration is of this machine's sensors: without --target")
         self._check_environment()
         parse_interval(self.interval)
-        parse_keep(self.keep)
+        if "steps_s" in parse_keep(self.keep) and (self.exclude or self.governor != "none"):
+            raise InvalidValueError(
+                "--keep steps: not with --exclude or --governor, which leave out single steps",
+                id="needs-single-steps",
+            )
 
     def _check_process(self, *, away: bool) -> None:
         """Refuses cores and an allocator that a process here cannot have."""

@@ -16,6 +16,7 @@ from wattstep.attribution.tables.taking_part import TakingPart
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported
+from wattstep.recorded.log_notes import cut_short
 from wattstep.recorded.power import EnergySource
 from wattstep.recorded.series import Series, clock_of
 from wattstep.schema.arrays import FloatArray, IntArray
@@ -148,24 +149,20 @@ class Attributor:
         if alignment is not None and alignment.uncertainty_s is None:
             absent[name] = UNKNOWN
             return
-        start, end = (
-            self._series.steps.start_ns[self._clean],
-            self._series.steps.end_ns[self._clean],
-        )
+        counted = self._series.steps.counted
         # As the step's own energy has it: rows and rests make the step.
         late_ns = round(source.late_s[0] * 1e9)
         curve, gauge = shifted(source.curve, source.gauge, -late_ns)
-        gain = mean_gain(curve, start, end)
+        gain = self._series.steps.counted.mean_gain(curve)
         if gain is None:
             absent[name] = f"no samples of {source.source} in {self._series.steps.figures_of}"
             return
-        seconds = float(self._series.steps.seconds[self._clean].sum())
-        reason = source.too_little(seconds, gain * len(self._clean))
+        reason = source.too_little(float(counted.seconds.sum()), gain * counted.count)
         # Rows and rests have nothing to make that the step itself does not have.
         if reason or (reason := not_told(source, self._series.steps)):
             absent[name] = reason
             return
-        if self._imported.trace_is_one_step and (cut := self._series.cut_short()):
+        if self._imported.trace_is_one_step and (cut := cut_short(self._series)):
             absent[name] = f"not known: {cut[0]}"
             return
         part = self._part(name)
@@ -264,6 +261,12 @@ class Attributor:
             folded = self._fold(curve, gauge)
             if folded is None:
                 return None
+            if self._series.steps.thinned is not None:
+                # Of single steps its shape; how much it is, of all.
+                whole = self._series.steps.counted.mean_gain(curve)
+                if whole is None or not folded.total[-1]:
+                    return None
+                folded = replace(folded, total=folded.total * (whole / folded.total[-1]))
             return sharing.folded(folded) if part is None else part.folded(folded, count)
         gain = mean_gain(
             curve, self._series.steps.start_ns[self._clean], self._series.steps.end_ns[self._clean]

@@ -13,6 +13,7 @@ from wattstep.attribution.tables.exact_layouts import anchored
 from wattstep.attribution.tables.layouts import Kind, Labelled, layouts
 from wattstep.attribution.tables.traced_steps import TracedSteps
 from wattstep.recorded.power import HOLE, EnergySource
+from wattstep.recorded.step_stretches import StepStretches
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Missing, Status, weakest
 from wattstep.stats.student import NORMAL
@@ -115,7 +116,7 @@ def process_of(
     number = np.full(len(named), -1, np.int64)
     number[used] = np.arange(len(used))
     notes = (UNMARKED.format(bare, len(edges_ns) + bare),) if bare else ()
-    t_ns, value = samples_of(source)
+    t_ns, value = without_thinned(*samples_of(source), steps.steps.thinned)
     step_layouts = [replace(layout, kind=number[layout.kind]) for layout in step_layouts]
     clean = len(edges_ns) + bare
     apart = float(np.median(np.diff(t_ns))) * 1e-9 if len(t_ns) > 1 else 0.0
@@ -242,6 +243,27 @@ def samples_of(source: EnergySource) -> tuple[IntArray, FloatArray]:
     after = np.flatnonzero(hole & (apart > 1)) + 1
     between = t_ns[after - 1] + (t_ns[after] - t_ns[after - 1]) // 2
     return np.insert(t_ns, after, between), np.insert(value, after, np.nan)
+
+
+def without_thinned(
+    t_ns: IntArray, value: FloatArray, stretches: StepStretches | None
+) -> tuple[IntArray, FloatArray]:
+    """Samples without those in stretches of steps that were not kept as single ones: there stands one without a value.
+
+    Args:
+        t_ns: Times of the samples.
+        value: The samples.
+        stretches: Of the steps; None: all were kept.
+    """
+    if stretches is None:
+        return t_ns, value
+    at = np.searchsorted(stretches.begin_ns, t_ns, side="right") - 1
+    inside = (at >= 0) & (t_ns <= stretches.end_ns[np.maximum(at, 0)])
+    holes = stretches.begin_ns + (stretches.end_ns - stretches.begin_ns) // 2
+    holes = holes[(holes > t_ns[0]) & (holes < t_ns[-1])] if len(t_ns) else holes[:0]
+    t_ns, value = t_ns[~inside], value[~inside]
+    before = np.searchsorted(t_ns, holes)
+    return np.insert(t_ns, before, holes), np.insert(value, before, np.nan)
 
 
 def thinned(

@@ -63,7 +63,8 @@ class TracedSteps(TracedWindows):
     def step_time(self) -> Figure:
         """Mean clean step; of an imported run without clean ones the mean traced step."""
         source = self._traced_by if self.steps.only_traced else self.steps.source
-        time = mean_figure(self.steps.seconds[self.clean], "s", source, self.steps.status)
+        counted = self.steps.counted
+        time = counted.mean(counted.seconds, "s", source, self.steps.status)
         with_period: Figure = self._tables.imported.with_period(time)
         return with_period
 

@@ -7,6 +7,7 @@ import numpy as np
 from wattstep.insight.advise.advice import Advice, gain_of
 from wattstep.insight.advise.facts import WORTH, Facts
 from wattstep.insight.explain.threads import undisturbed_step
+from wattstep.recorded.steps import SINGLE_GONE
 from wattstep.schema.figure import Missing
 from wattstep.stats.speedup import Saving
 from wattstep.stats.student import half_width
@@ -19,6 +20,8 @@ def quiet_machine(facts: Facts) -> Advice | Missing:
         return Missing(
             f"whether anything disturbed the steps is not known: {run.conditions.unseen}"
         )
+    if run.breakdown.steps.thinned is not None:
+        return Missing(SINGLE_GONE)
     clean = run.breakdown.steps.clean
     disturbed = clean & run.conditions.disturbed
     quiet = undisturbed_step(run)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wattstep.insight.explain.level_changes import SectionPart
 from wattstep.insight.explain.section import Table
-from wattstep.recorded.steps import Steps
+from wattstep.recorded.steps import SINGLE_GONE, Steps
 from wattstep.run import Run
 from wattstep.run.completion import evaluations
 from wattstep.schema.arrays import FloatArray
@@ -29,6 +29,10 @@ _COLUMNS: Final = {
 def backtest(run: Run) -> SectionPart:
     """Forecasts after some of the first steps, beside the actual values."""
     steps = run.series.steps
+    if steps.thinned is not None:
+        return SectionPart(
+            sentences=(f"How well the first steps predict the rest: {SINGLE_GONE}.",)
+        )
     usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.after_traced)
     seconds = (steps.seconds + steps.gap_s)[usable]
     if len(seconds) < 2 * LEAST_FIRST:

@@ -18,7 +18,7 @@ from wattstep.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.operation_kinds import WORKER_WAIT
-from wattstep.stats.statistics import mean_figure
+from wattstep.stats.statistics import mean_figure, ratio_figure
 
 TITLE: Final = "Gaps: time in which no operation runs"
 GAME: Final = "the game"
@@ -269,9 +269,16 @@ def _surroundings(run: Run) -> dict[str, Figure]:
     figures: dict[str, Figure] = {
         name: metrics[name] for name in ("other_cpu", "steal") if name in metrics
     }
-    follows = np.flatnonzero(steps.follows & steps.clean)
-    if len(follows):
-        gap = mean_figure(steps.gap_s[follows], "s", CLOCK, Status.MEASURED)
+    counted = steps.counted
+    gaps = counted.steps - 1 + steps.line.follows[counted.at]
+    if gaps.any():
+        any_of = gaps > 0
+        if steps.thinned is None:
+            gap = mean_figure(counted.gap_s[any_of], "s", CLOCK, Status.MEASURED)
+        else:
+            known = counted.within(any_of)
+            above, below = known.together(known.gap_s, gaps[any_of])
+            gap = known.figure(ratio_figure(above, below, "s", CLOCK, Status.MEASURED))
         figures["between_steps_time"] = replace(
             gap, method=f"from the end of a step to the begin of the next; {gap.method}"
         )
@@ -348,10 +355,11 @@ def _sentences(parts: Mapping[str, FloatArray], step: Figure, run: Run) -> list[
     if whole > 0:
         lines[0] += f" The largest part of that, {100 * shares[most] / whole:.0f} %, is {most}."
     if shares[KEPT] > 0.01:
+        kept = "" if run.series.steps.thinned is None else " that were kept one by one"
         disturbed = int((run.conditions.disturbed & run.breakdown.steps.clean).sum())
         evidence = (
             f"other processes or the host took processor time in {disturbed} of "
-            f"{len(run.breakdown.clean)} clean steps"
+            f"{len(run.breakdown.clean)} clean steps{kept}"
             if disturbed
             else "the samples show no other process that took a core"
         )

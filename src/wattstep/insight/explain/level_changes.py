@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.insight.explain.section import Row, Table
-from wattstep.recorded.steps import Steps
+from wattstep.recorded.steps import SINGLE_GONE, Steps
 from wattstep.run import Run
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, Status
@@ -32,6 +32,8 @@ class SectionPart:
 def level_changes(run: Run) -> SectionPart:
     """Of a run; which steps count as warm-up stays as it is."""
     steps = run.series.steps
+    if steps.thinned is not None:
+        return SectionPart(sentences=(f"Changes of level: {SINGLE_GONE}.",))
     usable = np.flatnonzero(~(steps.traced & (not steps.only_traced)) & ~steps.after_traced)
     rows: list[Row] = []
     sentences: list[str] = []

@@ -176,7 +176,7 @@ def fewer_threads(run: Run, work: Work, threads: int) -> tuple[Saving | None, fl
 def undisturbed_step(run: Run) -> float | None:
     """Mean of the clean steps in which nothing else took a core; None where there is none."""
     steps, flags = run.breakdown.steps, run.conditions
-    if flags.unseen:
+    if flags.unseen or steps.thinned is not None:  # of all steps nobody knows
         return None
     quiet = steps.clean & ~flags.disturbed
     return float(steps.seconds[quiet].mean()) if quiet.any() else None

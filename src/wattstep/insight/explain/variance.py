@@ -152,6 +152,8 @@ def _of_steps(slow_instances: SlowInstances) -> Iterator[str]:
     if len(clean) < LEAST_WINDOWS:
         yield (f"Too few steps count ({len(clean)}) to say which of them were slow.")
         return
+    if (note := slow_instances.steps.thinned_note) is not None:
+        yield f"{note[0].upper()}{note[1:]}."
     seconds = slow_instances.steps.seconds[clean]
     median = float(np.median(seconds))
     if not slow.any():

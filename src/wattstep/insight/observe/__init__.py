@@ -64,16 +64,15 @@ def gather(
         if measure is not None:
             part = f"{path}: what observation {name} measures"
             extra[name] = failures.guard(part, partial(measure, run), nothing)
-    clean = run.series.steps.clean
-    flags, counted = run.conditions, int(clean.sum())
-    known = counted and not flags.unseen
+    flags, counted = run.conditions, run.series.steps.counted
+    known = counted.count and not flags.unseen
     return Observed(
         path=path,
         info=run.info,
         metrics=run.metrics,
         extra=extra,
-        disturbed=float((flags.disturbed & clean).sum() / counted) if known else None,
-        throttled=float((flags.throttled & clean).sum() / counted) if counted else 0.0,
+        disturbed=flags.share(counted, "disturbed") if known else None,
+        throttled=flags.share(counted, "throttled"),
         state=state,
     )
 

@@ -96,8 +96,11 @@ class _Writing:
                 ("between steps", "rest", timeline.between_steps(run)),
                 ("conditions", "condition", timeline.stretches(run)),
                 ("updates", "update", timeline.updates(run)),
+                ("thinned steps", "gap", timeline.thinned_steps(run)),
             )
         ):
+            if name == "thinned steps" and not len(slices):
+                continue
             self._counts[name.replace(" ", "_")] += len(slices)
             self._slices(slices, PROCESS, BESIDE + number, name, category)
 

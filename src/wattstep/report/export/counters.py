@@ -11,7 +11,8 @@ import numpy as np
 from wattstep.attribution.tables.naming import Names, names_of
 from wattstep.recorded.curves import Curve, curve_across, curve_of
 from wattstep.recorded.power import EnergySource
-from wattstep.recorded.series import GAP_PERIODS, Series
+from wattstep.recorded.sampled import GAP_PERIODS
+from wattstep.recorded.series import Series
 from wattstep.report.export.timeline import Masked, Slices, reason_of
 from wattstep.run.run import Run
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray

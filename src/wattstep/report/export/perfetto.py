@@ -120,6 +120,11 @@ class _Writing:
             ),
             ("conditions", "throttled and disturbed stretches", timeline.stretches(run)),
             ("updates", "when an optimizer had updated its parameters", timeline.updates(run)),
+            (
+                "thinned steps",
+                "what stands for steps that were not kept one by one (--keep)",
+                timeline.thinned_steps(run),
+            ),
         ):
             if len(slices):
                 track = LanedTrack(self._file, self._described(name, about))

@@ -63,6 +63,8 @@ def tables(run: Run | RunReport) -> Iterator[ExportTable]:
     yield _samples(run)
     if run.tables.has("thinned"):
         yield _whole("thinned", _thinned(run))
+    if run.tables.has("thinned_steps"):
+        yield _whole("thinned_steps", run.tables.table("thinned_steps"))
     yield _whole("memory", run.tables.table("memory"))
     evaluations = run.tables.evaluations()
     yield _whole(

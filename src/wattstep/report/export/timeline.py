@@ -317,6 +317,23 @@ def between_steps(run: Run) -> Slices:
     )
 
 
+def thinned_steps(run: Run) -> Slices:
+    """What stands for steps that were not kept as single ones; none where all were."""
+    found = run.series.steps.thinned
+    if found is None:
+        return Slices(
+            start_ns=np.empty(0, np.int64), end_ns=np.empty(0, np.int64), names=_of_list([])
+        )
+    everywhere = np.ones(len(found.steps), bool)
+    counted = {"steps": found.steps, "first": found.index, "sum_ns": found.sum_ns}
+    return Slices(
+        start_ns=found.begin_ns,
+        end_ns=found.end_ns,
+        names=_of_list([f"{count} steps" for count in found.steps.tolist()]),
+        counted={name: Masked(values=values, mask=everywhere) for name, values in counted.items()},
+    )
+
+
 def stretches(run: Run) -> Slices:
     """Throttled and disturbed stretches, with their evidence."""
     flagged = sorted(run.conditions.stretches, key=lambda one: (one.start_ns, -one.end_ns))

@@ -36,6 +36,7 @@ MOST_ROWS = 64  # threads times depths
 MOST_STEPS = 200_000  # drawn one by one
 TRIES = 6  # to meet the budget; each is a tenth below what would have met it
 FLAGS = ("traced", "warmup", "throttled", "disturbed")
+THINNED = "thinned"  # of what stands for steps that were not kept as single ones
 
 Document = dict[str, Any]
 
@@ -197,13 +198,15 @@ def _steps(columns: Columns, steps: StepLane, base: int, notes: list[str]) -> Do
             f"{len(steps.index):,} steps are too many to draw one by one: {each} of them are one "
             "here, without their phases"
         )
+    names = FLAGS if shown.many is None else (*FLAGS, THINNED)
     flags = sum(
-        getattr(shown, name).astype(np.int64) << bit for bit, name in enumerate(FLAGS)
+        np.asarray(shown.many if name == THINNED else getattr(shown, name)).astype(np.int64) << bit
+        for bit, name in enumerate(names)
     ) + np.zeros(len(shown.index), np.int64)
     per_step = np.bincount(shown.phase_step, minlength=len(shown.index)).astype(np.int64)
     return {
         "each": each,
-        "flags": FLAGS,
+        "flags": names,
         "index": columns.add(shown.index),
         "start": columns.add(shown.start_ns - base),
         "length": columns.add(shown.end_ns - shown.start_ns, differences=False),
@@ -244,6 +247,7 @@ def _merged(steps: StepLane) -> tuple[StepLane, int]:
         warmup=any_of(steps.warmup),
         throttled=any_of(steps.throttled),
         disturbed=any_of(steps.disturbed),
+        many=None if steps.many is None else any_of(steps.many),
     )
     return merged, each
 

@@ -25,7 +25,9 @@ from wattstep.store.folder import open_plain
 from wattstep.store.lock import is_recording
 
 DEEPEST = 3  # a sweep or a daily training in a folder of runs holds runs two folders further down
-MAY_LACK = frozenset({"evaluations", "summaries", "thinned"})  # older runs, and ours, have none
+MAY_LACK = frozenset(
+    {"evaluations", "summaries", "thinned", "thinned_steps"}
+)  # older runs, and ours, have none
 FILES = tuple(table for table in TABLES if table.origin == "files")
 
 

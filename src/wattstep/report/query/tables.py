@@ -181,7 +181,8 @@ TABLES: Final[tuple[Table, ...]] = (
         ("rest", "VARCHAR", "startup, evaluation, ..."),
     ),
     Table(
-        name="steps", origin="files", meaning="a step of training",
+        name="steps", origin="files",
+        meaning="a step of training; beside `thinned_steps`, where old ones were not kept (--keep)",
         columns=_columns(
             ("index", "BIGINT", "its number, from 0"),
             ("start_ns", "BIGINT", "begin, on the monotonic clock of the run", "ns"),
@@ -228,6 +229,27 @@ TABLES: Final[tuple[Table, ...]] = (
             ("value", "DOUBLE", "what was read; NULL: the read failed", "its own"),
             ("errno", "SMALLINT", "error number of a failed read, else 0"),
             *_OF_CHANNEL,
+        ),
+    ),
+    Table(
+        name="thinned_steps", origin="files",
+        meaning="what stands for steps of which single ones were not kept (--keep)",
+        columns=_columns(
+            ("begin_ns", "BIGINT", "begin of the first, on the clock of the steps", "ns"),
+            ("end_ns", "BIGINT", "end of the last", "ns"),
+            ("index", "BIGINT", "number of the first; they are numbered on from there"),
+            ("steps", "BIGINT", "how many"),
+            ("marks", "BIGINT", "marks of phases and layers that lay within them"),
+            ("sum_ns", "BIGINT", "of their times", "ns"),
+            ("least_ns", "BIGINT", "time of the shortest", "ns"),
+            ("most_ns", "BIGINT", "time of the longest", "ns"),
+            ("squares", "DOUBLE", "sum of the squares of their times", "s²"),
+            ("samples", "DOUBLE", "of all of them; NULL: not known", "samples"),
+            ("samples_least", "DOUBLE", "of the one with fewest", "samples"),
+            ("samples_most", "DOUBLE", "of the one with most", "samples"),
+            ("losses", "BIGINT", "how many have a loss: all or none"),
+            ("loss_sum", "DOUBLE", "sum of the losses"),
+            ("loss_last", "DOUBLE", "loss of the last; NULL: not told"),
         ),
     ),
     Table(

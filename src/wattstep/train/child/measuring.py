@@ -121,7 +121,9 @@ def _with_its_run(outcome: Outcome, run: Path) -> Outcome:
     try:
         opened = load(run)
         metrics, notes = opened.metrics, opened.info.notes
-        finite = bool(np.isfinite(opened.tables.steps().loss).all())
+        steps = opened.tables.steps()
+        finite = bool(np.isfinite(steps.loss).all())
+        finite &= steps.thinned is None or bool(steps.thinned.losses.all())
     except DamagedRunError as error:
         figures = {name: missing(unit, str(error)).to_dict() for name, unit in FIGURES.items()}
         return replace(outcome, figures=figures)

@@ -19,6 +19,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
 from wattstep.predict.familiar import out_of_range, reach_beyond, strange_operation, strange_shares
 from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
+from wattstep.predict.search import guessed
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
@@ -192,6 +193,20 @@ def test_larger_batches_take_more_and_fit_less() -> None:
     memory = many.system_memory
     assert float(memory) > TX2.memory.usable.value  # type: ignore[union-attr]
     assert memory.low < float(memory) < memory.high  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("begin", [1, 8, 1 << 20])
+def test_largest_batch_wherever_the_search_begins(
+    begin: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Predictor(family(), TX2).largest(0.5)
+    monkeypatch.setattr(Predictor, "guess", lambda self, probability: begin)
+    assert Predictor(family(), TX2).largest(0.5) == found
+
+
+@pytest.mark.parametrize(("room", "power"), [(1000, 8), (149, 1), (150, 1), (250, 2), (1e12, 1 << 20)])  # fmt: skip
+def test_guess_by_even_growth(room: float, power: int) -> None:
+    assert guessed(lambda size: 50.0 + 100 * size, lambda memory: memory <= room) == power
 
 
 def test_how_much_is_usable_counts_with_its_range() -> None:

@@ -31,7 +31,7 @@ from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, BatchSearch
+from wattstep.predict.search import EACH_CAPTURED, TOLD, BatchSearch, guessed
 from wattstep.predict.threads import UNMEASURED, left_of, parallel_share, spread_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
@@ -250,10 +250,21 @@ class CpuPredictor(BatchSearch):
 
     def fits_with(self, batch_size: int) -> float:
         """As `BatchSearch.fits_with`: the process, at the most of its life."""
+        return self._fits(batch_size, self._most(batch_size))
+
+    def guess(self, probability: float) -> int:
+        """As `BatchSearch.guess`."""
+        size = TOLD[-1]
+        return guessed(self._most, lambda most: self._fits(size, most) >= probability)
+
+    def _most(self, batch_size: int) -> float:
+        return max(self.life_of_steps(batch_size).values())
+
+    def _fits(self, batch_size: int, most: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("system", batch_size, fitted.reach["system"])
         return training_fits(
-            max(self.life_of_steps(batch_size).values()) * corrected.factor,
+            most * corrected.factor,
             corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,

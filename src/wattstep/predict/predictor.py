@@ -40,7 +40,7 @@ from wattstep.predict.memory import (
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, BatchSearch
+from wattstep.predict.search import EACH_CAPTURED, TOLD, BatchSearch, guessed
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily
@@ -196,7 +196,7 @@ class Predictor(BatchSearch):
             time=time,
             operation_seconds=seconds,
             memory=self._memory(batch_size),
-            fits_with=self._fits(batch_size, reach["reserved"]),
+            fits_with=self._fits(batch_size, step.reserved.reserved, reach["reserved"]),
             power=power_of(fitted.device.power, load),
             load=load,
             reach=reach,
@@ -275,13 +275,23 @@ class Predictor(BatchSearch):
 
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
-        return self._fits(batch_size, self._reach(batch_size))
+        reserved = self._step(batch_size).reserved.reserved
+        return self._fits(batch_size, reserved, self._reach(batch_size))
 
-    def _fits(self, batch_size: int, reach: float) -> float:
+    def guess(self, probability: float) -> int:
+        """As `BatchSearch.guess`."""
+        size = TOLD[-1]
+        reach = self._reach(size)
+        return guessed(
+            lambda batch_size: self._step(batch_size).reserved.reserved,
+            lambda reserved: self._fits(size, reserved, reach) >= probability,
+        )
+
+    def _fits(self, batch_size: int, reserved: float, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("reserved", batch_size, reach)
         return training_fits(
-            self._step(batch_size).reserved.reserved * corrected.factor,
+            reserved * corrected.factor,
             corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property
 from math import expm1
@@ -33,6 +34,7 @@ EACH_CAPTURED: Final = (
 )
 LARGEST: Final = 1 << 20  # batch size that is looked at
 MOST_CAPTURED: Final = 4096  # where each has to be captured
+TOLD: Final = (16, 64)  # batch sizes from whose memory that of others is guessed
 COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
 
 
@@ -181,6 +183,10 @@ class BatchSearch(ABC):
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
 
+    def guess(self, probability: float) -> int:
+        """The power of two with which `largest` begins: about the last that fits."""
+        return 1
+
     @property
     def captures_each(self) -> bool:
         """True if each batch size has to be captured by itself: sizes are not in proportion to it."""
@@ -197,9 +203,11 @@ class BatchSearch(ABC):
         Where each batch size is captured by itself, that is the largest of a few, an eighth apart;
         None: one of them cannot be captured.
         """
-        below, above = 0, 1
         step = COARSE if self.captures_each else 0.0
+        below, above = 0, 1 if self.captures_each else self.guess(probability)
         try:
+            while above > 1 and self.fits_with(above) < probability:
+                above //= 2
             while above <= self.searched and self.fits_with(above) >= probability:
                 below, above = above, 2 * above
             above = min(above, self.searched + 1)
@@ -212,3 +220,18 @@ class BatchSearch(ABC):
         except InvalidValueError:  # of a capture
             return None
         return below
+
+
+def guessed(memory: Callable[[int], float], fits: Callable[[float], bool]) -> int:
+    """The largest power of two that fits as a batch size if memory grows evenly, at least 1.
+
+    Args:
+        memory: In B, at a batch size.
+        fits: Whether so much does.
+    """
+    first, second = TOLD
+    one = memory(first)
+    each = (memory(second) - one) / (second - first)
+    powers = [1 << power for power in range(LARGEST.bit_length())]
+    fitting = bisect_left(powers, True, key=lambda size: not fits(one + (size - first) * each))
+    return powers[max(0, fitting - 1)]

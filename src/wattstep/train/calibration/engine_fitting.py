@@ -20,7 +20,7 @@ from wattstep.train.calibration.fitting import LEAST_PROBES, LEAST_REACH, quanti
 
 # How much it weighs, against a whole step that is off by all of its time, that a group is e times as far
 # from torch as all groups are together.
-HOLD: Final = 0.05
+HOLD: Final = 0.15
 STEP_S: Final = 2e-5  # of what a step takes beside its operations, where nothing tells it
 # Of memory: how often tensors are there (weights, gradients, momentum), and a step's own; how far the fit
 # may leave that weighs as much as a process that is off by this part.

@@ -319,7 +319,7 @@ def copied(value: Tensor) -> Array:
     if array.nbytes < IN_MEMORY:
         return array.copy()
     with tempfile.TemporaryFile() as file:
-        kept = np.memmap(file, array.dtype, "w+", shape=array.shape)
+        kept: Array = np.memmap(file, array.dtype, "w+", shape=array.shape)
     kept[...] = array
     return kept
 

@@ -69,7 +69,7 @@ def trainings(times: Mapping[str, float] = TRUE) -> list[EngineTraining]:
                 for group, share in zip(GROUPS, shares, strict=True)
             }
             starts = {
-                group: 4 * float(share) for group, share in zip(GROUPS, shares[::-1], strict=True)
+                group: float(share) for group, share in zip(GROUPS, shares[::-1], strict=True)
             }
             step = STEP_S + sum(
                 times[group] * seconds[group] + BEGUN[group] * starts[group] for group in GROUPS
@@ -142,11 +142,14 @@ def test_shares_of_groups_tell_apart_what_whole_steps_do_not() -> None:
 
 
 def test_starts_of_a_group_are_its_own() -> None:
-    """An optimizer that is written out as many small operations begins ten times as slowly as convolutions."""
-    found = fit_times([told(one, one.seconds) for one in trainings()])
-    for group in GROUPS:
-        assert found.times[group] == pytest.approx(TRUE[group], rel=0.15)
-    assert found.starts["optimizer"] > 3 * found.starts["convolution"]
+    """Of small networks, where starts are most of a step: the optimizer's take ten times a convolution's."""
+    small = [
+        replace(one, starts={group: 10 * each for group, each in one.starts.items()})
+        for one in trainings()
+    ]
+    found = fit_times([told(one, one.seconds) for one in small])
+    assert found.starts["optimizer"] > 2.5 * found.starts["convolution"]
+    assert found.starts["optimizer"] > 2.5 * found.starts[OTHERS]
 
 
 def test_what_an_engine_writes_out_has_the_factors_of_others() -> None:

@@ -316,10 +316,12 @@ def _values(model: nn.Module) -> Mapping[str, Array]:
 def copied(value: Tensor) -> Array:
     """Numbers as they are now; where many, in a file without a name: six courses keep three copies each."""
     array: Array = value.detach().numpy()
+    kept: Array
     if array.nbytes < IN_MEMORY:
-        return array.copy()
+        kept = array.copy()
+        return kept
     with tempfile.TemporaryFile() as file:
-        kept: Array = np.memmap(file, array.dtype, "w+", shape=array.shape)
+        kept = np.memmap(file, array.dtype, "w+", shape=array.shape)
     kept[...] = array
     return kept
 

@@ -1,7 +1,7 @@
 """Trainings on each engine on this machine's CPU, measured, and predicted by a fit that has not seen their workload.
 
     python benchmarks/predict_engines.py CACHE [--measure] [--engines NAME,...] [--only NAME,...]
-                                         [--batch 4,16,32] [--write docs/predict-here.md]
+                                         [--batch 4,16] [--write docs/predict-here.md]
 
 `--measure` trains each workload on each engine in a process of its own, with one thread, for a few seconds,
 and keeps what it found in CACHE (one file each: what is there is not measured again). Values of each engine
@@ -26,12 +26,12 @@ from wattstep import devices, engines
 from wattstep.errors import WattstepError
 from wattstep.predict.cpu.engines import GROUPS
 from wattstep.store import this_device
-from wattstep.train.calibration.engine import trainings_of
+from wattstep.train.calibration.engine import PROBES, trainings_of
 from wattstep.train.calibration.engine_fitting import EngineFit, EngineTraining, fit_engine
 from wattstep.train.calibration.engine_probe import EngineProbe, engine_probe_in_child
 
 ENGINES: Final = "mnn,onnxruntime,executorch,mlx,torch-compile"
-SMALL: Final = "lenet,autoencoder,resnet8,ds-cnn,squeezenet,mobilenetv1-vww,mobilenetv3-small"
+SMALL: Final = ",".join(dict.fromkeys(workload for workload, _ in PROBES))
 BEGIN, END = "<!-- predict_engines: begin -->", "<!-- predict_engines: end -->"
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--engines", default=ENGINES)
     parser.add_argument("--only", default=SMALL)
-    parser.add_argument("--batch", default="4,16,32")
+    parser.add_argument("--batch", default="4")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     names = given.engines.split(",")
@@ -95,13 +95,14 @@ def table(fits: dict[str, tuple[Sequence[EngineTraining], EngineFit]]) -> Iterat
         cells = [part for key in ("step_time", "system") for part in _sizes(fit.errors[key])]
         yield f"| {name} | {len(workloads)} | {len(trainings)} | {' | '.join(cells)} |"
     yield ""
-    yield "How many times as long as torch on the same machine each takes, fitted to all of its trainings:"
+    yield "How many times as long as torch on the same machine each takes, and its operations' starts after it, fitted to all of its trainings:"
     yield ""
     yield f"| engine | {' | '.join(GROUPS)} | a step beside |"
     yield f"|---|{'---:|' * (len(GROUPS) + 1)}"
     for name, (_, fit) in fits.items():
-        cells = [f"{fit.times[group]:.2f}" for group in GROUPS]
-        yield f"| {name} | {' | '.join(cells)} | {1e6 * fit.step_s:.0f} µs |"
+        times, starts = fit.times.times, fit.times.starts
+        cells = [f"{times[group]:.3g}, {starts[group]:.2g}" for group in GROUPS]
+        yield f"| {name} | {' | '.join(cells)} | {1e6 * fit.times.step_s:.0f} µs |"
     yield ""
     yield "| engine | workload | batch | step measured | predicted | off | memory measured | predicted | off |"
     yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"

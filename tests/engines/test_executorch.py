@@ -144,6 +144,20 @@ def test_a_traced_step_tells_all_kernels_with_their_phases_and_changes_nothing(
     assert first["flops"] == 2 * 4 * 784 * 6 * 25
 
 
+def test_events_asked_for_in_the_middle_leave_the_weights_as_they_are(lenet: Path) -> None:
+    """The runtime loads the program anew for them; each loss is held against torch's all the while."""
+    trainer = opened(lenet)
+    for step in range(trainer.checked):
+        if step == 4:
+            trainer.model.tell_events()
+        trainer.step()
+    plain = opened(lenet)
+    for _ in range(trainer.checked):
+        plain.step()
+    weights = plain.weights()
+    assert all(np.array_equal(each, weights[name]) for name, each in trainer.weights().items())
+
+
 def test_what_is_not_made_is_refused(tmp_path: Path, lenet: Path) -> None:
     with refused("optimizer-not-for-engine", "adam8bit"):
         exported(tmp_path, "lenet", 4, optimizer=OptimizerSettings(name="adam8bit", rate=1e-3))

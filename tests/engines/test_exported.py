@@ -44,7 +44,7 @@ from torch.nn import functional  # noqa: E402
 
 from wattstep.engines.torch.export import exporting  # noqa: E402
 from wattstep.engines.torch.export.rewrites import Rewriting  # noqa: E402
-from wattstep.engines.torch.export.source import Source  # noqa: E402
+from wattstep.engines.torch.export.source import IN_MEMORY, Source, copied  # noqa: E402
 
 FACTS_OF_DATA = DataFacts(name="noise", stand_in=False, stands_for=None, sha256="0" * 64, samples=8)
 
@@ -462,3 +462,12 @@ def test_modules_of_engines_are_those_that_they_name_themselves() -> None:
     assert {name: MODULES.get(name, name) for name in ENGINES.own} == {
         name: find(name).module for name in ENGINES.own
     }
+
+
+def test_copies_of_large_parameters_are_in_files_and_stay_as_they_were() -> None:
+    for count in (8, IN_MEMORY // 4):
+        weight = torch.arange(count, dtype=torch.float32)
+        kept = copied(weight)
+        weight.zero_()
+        assert isinstance(kept, np.memmap) == (count > 8)
+        assert np.array_equal(kept, np.arange(count, dtype=np.float32))

@@ -86,7 +86,8 @@ def document_of_engine(calibrated: CalibratedEngine) -> dict[str, object]:
     return {
         "device": str(calibrated.path),
         "engine": calibrated.engine,
-        "times_torch": dict(fit.times),
+        "times_torch": dict(fit.times.times),
+        "starts_torch": dict(fit.times.starts),
         "trainings": [each.probe.name for each in calibrated.trainings],
         "errors": {key: list(each) for key, each in fit.errors.items()},
         "interval": dict(fit.reach),
@@ -97,7 +98,7 @@ def document_of_engine(calibrated: CalibratedEngine) -> dict[str, object]:
 def lines_of_engine(calibrated: CalibratedEngine) -> list[str]:
     """For readers."""
     fit, name = calibrated.fit, calibrated.engine.rpartition("-")[0]
-    times = ", ".join(f"{group} {factor:.2g}" for group, factor in fit.times.items())
+    times = ", ".join(f"{group} {factor:.2g}" for group, factor in fit.times.times.items())
     return [
         f"{calibrated.path}: wattstep predict NAME --on {calibrated.path} --engine {name}",
         f"{calibrated.engine} takes, times torch: {times}",

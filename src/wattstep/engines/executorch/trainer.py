@@ -47,6 +47,7 @@ class Program:
         self.called = (0, 0)
         self.updates: list[tuple[tuple[int, ...], int, int]] = []
         self._events: bool | None = None
+        self._last: tuple[tuple[Any, ...], list[Array]] | None = None  # inputs, weights
         self._load(events=False)
 
     def _load(self, *, events: bool) -> None:
@@ -62,9 +63,20 @@ class Program:
         )
 
     def tell_events(self) -> None:
-        """From the first step on, which has not been made, the runtime keeps events of its kernels."""
-        if not self._events:
-            self._load(events=True)
+        """From now on the runtime keeps events of its kernels.
+
+        It has to load the program anew for that, which begins with the initial weights: where steps were
+        made, theirs are put in their place, which a call without an update shows.
+        """
+        if self._events:
+            return
+        last = self._last
+        kept = [each.copy() for each in last[1]] if last else []
+        self._load(events=True)
+        if last:
+            _, _, weights = self.run(last[0])
+            for weight, value in zip(weights, kept, strict=True):
+                weight[...] = value
 
     def events(self, path: Path) -> None:
         """Writes the events since the last time into a file; none are written before a step was made.
@@ -93,7 +105,9 @@ class Program:
         if self._events and self._unread >= _KEPT:
             self.events(Path(os.devnull))
         arrays = [each.numpy() for each in outputs]
-        return float(arrays[0]), arrays[self._gradients : self._weights], arrays[self._weights :]
+        weights = arrays[self._weights :]
+        self._last = inputs, weights
+        return float(arrays[0]), arrays[self._gradients : self._weights], weights
 
 
 class ExecuTorchTrainer(ExportedTrainer):

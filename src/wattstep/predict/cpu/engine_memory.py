@@ -12,6 +12,7 @@ from wattstep.schema.exported import batches_of
 from wattstep.schema.step_graph import StepGraph
 
 PREPARATION: Final = "preparation"
+MASK: Final = "aten::bernoulli_"  # of dropout: an export holds it with the batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,11 @@ def memory_amounts(graph: StepGraph, growth: Growth, *, exported: bool) -> Memor
         float(size)
         for category, size in zip(graph.categories, graph.sizes, strict=True)
         if category == "input"
+    )
+    batch += sum(
+        float(size)
+        for name, size in zip(graph.names, graph.written_bytes, strict=True)
+        if name == MASK
     )
     return MemoryAmounts(
         tensors=tensors, growth=growth.allocated, batches=batch * batches_of(batch)

@@ -1,7 +1,7 @@
 """Another engine on a CPU that was calibrated: for each group of operations, how many times as long as torch's it takes.
 
 torch's calibration knows how times go with shapes and caches; few trainings on another engine tell by how
-much it is faster or slower at convolutions, products and what only moves bytes.
+much it is faster or slower at convolutions, products and what only moves bytes, and at beginning each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from wattstep.predict.cpu.time import (
     BACK,
-    CODES,
     CONVOLUTIONS,
     DEPTHWISE,
     FRESH,
@@ -27,8 +26,9 @@ from wattstep.predict.cpu.time import (
     CpuWork,
     operation_seconds,
 )
+from wattstep.schema.arrays import FloatArray
 
-START: Final = "start"  # of an operation, and what lies between operations
+NORMALIZATION, POOLING = "normalization", "pooling"
 _DENSE: Final = tuple(kind for kind in CONVOLUTIONS if kind != DEPTHWISE)
 _GROUP_OF: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -41,10 +41,14 @@ _GROUP_OF: Final[Mapping[str, str]] = MappingProxyType(
             for back in ("", BACK)
         },
         "optimizer": "optimizer",
+        **{kind + back: kind for kind in (NORMALIZATION, POOLING) for back in ("", BACK)},
     }
 )
 OTHERS: Final = "others"
-GROUPS: Final = (*dict.fromkeys(_GROUP_OF.values()), OTHERS, START)
+GROUPS: Final = (*dict.fromkeys(_GROUP_OF.values()), OTHERS)
+START: Final = (
+    "start of "  # and a group: of each of its operations, in torch's with what lies between two
+)
 # Kind of a device's file that holds them, so that they can be read.
 TIMES: Final = "times torch"
 # Of "step" and "memory": what torch's own values have not.
@@ -57,60 +61,87 @@ def group_of(kind: str) -> str:
     return _GROUP_OF.get(kind, OTHERS)
 
 
+def values_to_compare(
+    values: Mapping[str, Mapping[str, float]], *, own_kernels: bool
+) -> Mapping[str, Mapping[str, float]]:
+    """torch's values as what an engine's times are told in, each operation's start with what lies between two.
+
+    Which of torch's kernels a convolution takes, and what these copy into their layouts, tells nothing of
+    another engine's: its convolutions are told in the time of as many FLOPs in torch's matrix products.
+
+    Args:
+        values: torch's, by kind.
+        own_kernels: Whether the engine's kernels are not torch's.
+    """
+    step = values["step"]
+    between = sum(step[f"{phase}_start_s"] for phase in STARTING) / len(STARTING)
+    compared = {}
+    for kind in KINDS:
+        own = dict(values[kind])
+        if kind != LOOK:
+            own["launch_s"] += between
+        if own_kernels and kind.removesuffix(BACK) in _DENSE:
+            own.update(dict.fromkeys(VALUES[2:], 0.0))
+            own["second_per_flop"] = values[PRODUCT]["second_per_flop"]
+        compared[kind] = own
+    return compared
+
+
 def group_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Time of a step's operations with torch in s by group, without `step_s` and pages.
+    """Time of a step's operations without their starts in s by group.
 
     Args:
         work: Of a step.
-        values: torch's, by kind.
+        values: By kind, as `values_to_compare` makes them.
     """
-    launches = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
-    seconds = operation_seconds(work, values) - launches
-    groups = np.array([GROUPS.index(group_of(kind)) for kind in KINDS])[work.kinds]
-    sums = np.bincount(groups, seconds, minlength=len(GROUPS))
-    between = sum(work.starts[phase] * values["step"][f"{phase}_start_s"] for phase in STARTING)
-    by_group = dict(zip(GROUPS, sums.tolist(), strict=True))
-    by_group[START] = float(launches.sum()) + between
-    return by_group
+    return _by_group(work, operation_seconds(work, values) - _launches(work, values))
 
 
 def group_starts(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """What of the group `START` belongs to operations of each other group, in s.
+    """Starts of a step's operations in s by group.
 
     Args:
         work: Of a step.
-        values: torch's, by kind.
+        values: By kind, as `values_to_compare` makes them.
     """
-    launches = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
-    computes = (work.kinds != CODES[LOOK]).astype(np.float64)
-    between = sum(work.starts[phase] * values["step"][f"{phase}_start_s"] for phase in STARTING)
-    launches = launches + between * computes / max(computes.sum(), 1.0)
+    return _by_group(work, _launches(work, values))
+
+
+def _launches(work: CpuWork, values: Mapping[str, Mapping[str, float]]) -> FloatArray:
+    launches: FloatArray = np.array([values[kind]["launch_s"] for kind in KINDS])[work.kinds]
+    return launches
+
+
+def _by_group(work: CpuWork, seconds: FloatArray) -> dict[str, float]:
     groups = np.array([GROUPS.index(group_of(kind)) for kind in KINDS])[work.kinds]
-    sums = np.bincount(groups, launches, minlength=len(GROUPS))
-    return {
-        group: each for group, each in zip(GROUPS, sums.tolist(), strict=True) if group != START
-    }
+    sums = np.bincount(groups, seconds, minlength=len(GROUPS))
+    return dict(zip(GROUPS, sums.tolist(), strict=True))
 
 
 def values_of_engine(
-    values: Mapping[str, Mapping[str, float]], times: Mapping[str, float], step_s: float
+    values: Mapping[str, Mapping[str, float]],
+    times: Mapping[str, float],
+    starts: Mapping[str, float],
+    step_s: float,
 ) -> dict[str, dict[str, float]]:
     """Values by kind of an engine that takes so many times as long as torch.
 
     Args:
-        values: torch's, by kind.
-        times: By group.
+        values: By kind, as `values_to_compare` makes them.
+        times: By group, of operations without their starts.
+        starts: By group.
         step_s: Of each step, beside its operations.
     """
     kinds: dict[str, dict[str, float]] = {}
     for kind in KINDS:
-        factor = times[group_of(kind)]
+        group = group_of(kind)
         kinds[kind] = {
-            name: values[kind][name] * (times[START] if name == "launch_s" else factor)
+            name: values[kind][name] * (starts if name == "launch_s" else times)[group]
             for name in VALUES
         }
-    between = {
-        f"{each}_start_s": times[START] * values["step"][f"{each}_start_s"] for each in STARTING
+    kinds["step"] = {
+        **{f"{phase}_start_s": 0.0 for phase in STARTING},  # within the operations' own
+        FRESH: 0.0,
+        "step_s": step_s,
     }
-    kinds["step"] = {**between, FRESH: 0.0, "step_s": step_s}
     return kinds

@@ -15,10 +15,12 @@ from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.predict.cpu.engine_memory import memory_amounts
 from wattstep.predict.cpu.engines import (
     EXPORTED,
+    START,
     TIMES,
     group_seconds,
     group_starts,
     values_of_engine,
+    values_to_compare,
 )
 from wattstep.predict.cpu.memory import THRESHOLD, replay
 from wattstep.predict.cpu.time import work_of
@@ -147,10 +149,11 @@ def _training(probe: EngineProbe, values: CpuValues, *, exported: bool) -> Engin
     if not graph.data_known:  # its data phase is no part of the step
         computing = [phase != "data" for phase in graph.phases]
         work = replace(work, kinds=work.kinds[computing], features=work.features[computing])
+    torch = values_to_compare(values.values, own_kernels=exported)
     return EngineTraining(
         probe=probe,
-        seconds=group_seconds(work, values.values),
-        starts=group_starts(work, values.values),
+        seconds=group_seconds(work, torch),
+        starts=group_starts(work, torch),
         amounts=memory_amounts(graph, growth, exported=exported),
     )
 
@@ -191,11 +194,15 @@ def _lines(
     yield f'\n[floors."{key}"]\ncounted = "process"'
     yield f"memory = {spread(fit.floor, min(loaded), max(loaded), command)}"
     torch = cpu_values(device, None, "fp32").values
-    kinds: dict[str, Mapping[str, float]] = dict(values_of_engine(torch, fit.times, fit.step_s))
+    times, starts, step_s = fit.times.times, fit.times.starts, fit.times.step_s
+    compared = values_to_compare(torch, own_kernels=exported)
+    kinds: dict[str, Mapping[str, float]] = dict(values_of_engine(compared, times, starts, step_s))
     kinds["step"] = {**kinds["step"], "cache": torch["step"]["cache"]}
     if exported:
         kinds["step"] = {**kinds["step"], EXPORTED: 1.0}
-    kinds[TIMES] = {**fit.times, "step_s": fit.step_s}
+    kinds[TIMES] = {
+        **times, **{START + group: each for group, each in starts.items()}, "step_s": step_s
+    }  # fmt: skip
     kinds["memory"] = {**fit.memory, "steps": 0.0, "threshold": float(THRESHOLD)}
     kinds["interval"] = fit.reach
     wide = fit.reach["step_time"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import exp, log
 from statistics import median
 from typing import Final
@@ -13,7 +13,7 @@ from scipy.optimize import least_squares, nnls
 
 from wattstep.errors import RecordingError
 from wattstep.predict.cpu.engine_memory import PREPARATION, MemoryAmounts
-from wattstep.predict.cpu.engines import GROUPS, GROWTH, START, TENSORS
+from wattstep.predict.cpu.engines import GROUPS, GROWTH, OTHERS, TENSORS
 from wattstep.schema.arrays import FloatArray
 from wattstep.train.calibration.engine_probe import EngineProbe
 from wattstep.train.calibration.fitting import LEAST_PROBES, LEAST_REACH, quantile_90
@@ -35,14 +35,37 @@ class EngineTraining:
     Attributes:
         probe: What was measured.
         seconds: Of its groups with torch, as `predict.cpu.engines.group_seconds`.
-        starts: Of their operations, as `predict.cpu.engines.group_starts`.
+        starts: Of its groups, as `predict.cpu.engines.group_starts`.
         amounts: What its memory is told by.
     """
 
     probe: EngineProbe
     seconds: Mapping[str, float]
-    starts: Mapping[str, float] = field(default_factory=dict)
+    starts: Mapping[str, float]
     amounts: MemoryAmounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineTimes:
+    """How an engine's times are to torch's.
+
+    Attributes:
+        times: By group: so many times as long as torch, without the operations' starts.
+        starts: By group, of the starts.
+        step_s: Of a step beside its operations.
+    """
+
+    times: Mapping[str, float]
+    starts: Mapping[str, float]
+    step_s: float
+
+    def of(self, training: EngineTraining) -> float:
+        """Time of a training's step in s."""
+        return self.step_s + sum(
+            self.times[group] * training.seconds[group]
+            + self.starts[group] * training.starts[group]
+            for group in GROUPS
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +73,7 @@ class EngineFit:
     """Values of an engine.
 
     Attributes:
-        times: By group: so many times as long as torch.
-        step_s: Of a step beside its operations.
+        times: Of its operations.
         floor: Bytes of a process that has loaded the engine.
         memory: "preparation" in B; how often tensors and a step's growth are there.
         reach: Half of the 90 % interval by quantity, as a logarithm.
@@ -59,8 +81,7 @@ class EngineFit:
             logarithm, by quantity, in the order of trainings.
     """
 
-    times: Mapping[str, float]
-    step_s: float
+    times: EngineTimes
     floor: float
     memory: Mapping[str, float]
     reach: Mapping[str, float]
@@ -82,55 +103,59 @@ def fit_engine(trainings: Sequence[EngineTraining]) -> EngineFit:
             f"{len(names)} workloads were measured: a fit takes {LEAST_PROBES} at least",
             id="too-few-trainings",
         )
-    times, step_s = fit_times(trainings)
     floor, memory = fit_memory(trainings)
     errors: dict[str, list[float]] = {"system": [], "step_time": []}
     for one in trainings:
         others = [each for each in trainings if each.probe.workload != one.probe.workload]
-        errors["step_time"].append(log(seconds_of(one, *fit_times(others)) / one.probe.seconds))
+        errors["step_time"].append(log(fit_times(others).of(one) / one.probe.seconds))
         errors["system"].append(log(peak_of(one, *fit_memory(others)) / one.probe.peak))
     reach = dict(LEAST_REACH)
     for key, each in errors.items():
         reach[key] = max(reach[key], quantile_90(each))
     return EngineFit(
-        times=times, step_s=step_s, floor=floor, memory=memory, reach=reach,
+        times=fit_times(trainings), floor=floor, memory=memory, reach=reach,
         errors={key: tuple(each) for key, each in errors.items()},
     )  # fmt: skip
 
 
-def fit_times(trainings: Sequence[EngineTraining]) -> tuple[dict[str, float], float]:
-    """Times of groups in torch's, and what a step takes beside them in s.
+def fit_times(trainings: Sequence[EngineTraining]) -> EngineTimes:
+    """Times in torch's.
 
     Logarithms of steps are fitted, so that each training counts by its part, and held to one common factor;
-    where the engine told its operations, the share of each group in all of them, too.
+    where the engine told its operations, the share of each group in all of them, too. What it writes out
+    as operations of other groups, and never tells, has the factors of the others.
     """
     torch = np.array([[each.seconds[group] for group in GROUPS] for each in trainings])
+    begun = np.array([[each.starts[group] for group in GROUPS] for each in trainings])
     steps = np.log([each.probe.seconds for each in trainings])
-    common = float(np.median(steps - np.log(torch.sum(axis=1))))
-    told = np.array([bool(each.probe.shares) for each in trainings])
-    own = [group for group in GROUPS if group != START]
-    shares = np.array([[each.probe.shares.get(name, 0.0) for name in own] for each in trainings])
-    starts = np.array([[each.starts.get(name, 0.0) for name in own] for each in trainings])
-    at = [GROUPS.index(group) for group in own]
+    shares = np.array([[each.probe.shares.get(name, 0.0) for name in GROUPS] for each in trainings])
+    told = shares.any(axis=1)
+    others, count = GROUPS.index(OTHERS), len(GROUPS)
+    hidden = torch[told].any(axis=0) & ~shares[told].any(axis=0)
+    group_at = np.where(hidden, others, np.arange(count))
+    into = np.eye(count)[group_at]  # sums what is told as one
 
     def residuals(values: FloatArray) -> FloatArray:
-        groups, step, all_ = values[:-2], values[-2], values[-1]
-        times = np.exp(groups)
-        predicted = np.log(torch @ times + exp(step))
-        held = HOLD * np.append(groups - all_, step - log(STEP_S))
-        each = torch[:, at] * times[at] + starts * times[GROUPS.index(START)]
-        apart = (each / each.sum(axis=1, keepdims=True) - shares)[told]
-        return np.concatenate([predicted - steps, apart.ravel(), held])
+        times, starts = values[:count][group_at], values[count : 2 * count][group_at]
+        step, all_times, all_starts = values[2 * count :]
+        each = torch * np.exp(times) + begun * np.exp(starts)
+        predicted = np.log(each.sum(axis=1) + exp(step))
+        apart = (each / each.sum(axis=1, keepdims=True) @ into - shares)[told]
+        held = [
+            times - all_times,
+            starts - all_starts,
+            [step - log(STEP_S), all_starts - all_times],
+        ]
+        return np.concatenate([predicted - steps, apart.ravel(), HOLD * np.concatenate(held)])
 
-    start = np.array([*([common] * len(GROUPS)), log(STEP_S), common])
-    fitted = least_squares(residuals, start).x
-    times = dict(zip(GROUPS, np.exp(fitted[:-2]).tolist(), strict=True))
-    return times, float(np.exp(fitted[-2]))
-
-
-def seconds_of(training: EngineTraining, times: Mapping[str, float], step_s: float) -> float:
-    """Time of a training's step in s, as values predict it."""
-    return step_s + sum(times[group] * seconds for group, seconds in training.seconds.items())
+    common = float(np.median(steps - np.log((torch + begun).sum(axis=1))))
+    begin = [*[common] * 2 * count, log(STEP_S), common, common]
+    fitted = np.exp(least_squares(residuals, begin).x)
+    return EngineTimes(
+        times=dict(zip(GROUPS, fitted[:count][group_at].tolist(), strict=True)),
+        starts=dict(zip(GROUPS, fitted[count : 2 * count][group_at].tolist(), strict=True)),
+        step_s=float(fitted[2 * count]),
+    )
 
 
 def fit_memory(trainings: Sequence[EngineTraining]) -> tuple[float, dict[str, float]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.predict.cpu.engines import group_of
+from wattstep.predict.cpu.engines import NORMALIZATION, POOLING, group_of
 from wattstep.predict.cpu.time import BACK, CONVOLUTION, DEPTHWISE, PRODUCT
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.run import load
@@ -21,9 +21,15 @@ from wattstep.schema.engine import Trainer
 EVERY: Final = 4  # steps, one of which is traced
 SECONDS: Final = 2.0  # for all of them
 LEAST_STEPS, MOST_STEPS = 5 * EVERY, 15 * EVERY
-# What belongs to the convolution or product in whose layer it is, as torch has it in one operation: windows
-# of an image, other layouts, the gradient of a bias.
-_PART_OF_LAYER: Final = ("data movement", "reduction")
+# What belongs to the operation that gives a layer its kind, as torch has it in one: windows of an image,
+# other layouts, the gradient of a bias, what a normalisation or a pooling is written out as.
+_PART_OF_LAYER: Final = ("data movement", "reduction", "elementwise")
+_OF_LAYERS: Final = (
+    CONVOLUTION,
+    PRODUCT,
+    NORMALIZATION,
+    POOLING,
+)  # in one layer the first of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +125,17 @@ def shares_by_group(operations: Iterable[TimedOperation]) -> dict[str, float]:
     deep = {each.layer for each in all_ if each.layer and _is_depthwise(each)}
     kinds = {
         (each.layer, each.phase): kind
+        for kind in reversed(_OF_LAYERS)
         for each in all_
-        if each.layer and (kind := _kind_of_layer(each))
+        if each.layer and each.kind.startswith(kind)
     }
     shares: dict[str, float] = {}
     for each in all_:
         kind = each.kind
         if kind in _PART_OF_LAYER:
             kind = kinds.get((each.layer, each.phase), kind)
+        if _turns_matrix(each):
+            kind = PRODUCT
         if kind.startswith(CONVOLUTION):
             kind = DEPTHWISE if each.layer in deep or _is_depthwise(each) else CONVOLUTION
             kind += BACK if each.phase == "backward" else ""
@@ -135,11 +144,11 @@ def shares_by_group(operations: Iterable[TimedOperation]) -> dict[str, float]:
     return shares
 
 
-def _kind_of_layer(operation: TimedOperation) -> str:
-    """Kind of a convolution or a product, whose layer's copies are its own; "" for others."""
-    if operation.kind.startswith(CONVOLUTION):
-        return CONVOLUTION
-    return PRODUCT if operation.kind == PRODUCT else ""
+def _turns_matrix(operation: TimedOperation) -> bool:
+    """True for a copy that transposes a matrix, on an engine that tells no layers: its product is not far."""
+    if operation.layer or operation.kind != "data movement":
+        return False
+    return "permute" in operation.name and len(_shape(operation.shapes)) == 2
 
 
 def _is_depthwise(operation: TimedOperation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
@@ -29,6 +30,7 @@ from wattstep.workloads.torch.workload import TorchWorkload, make_optimizer
 
 Array = npt.NDArray[Any]
 MOST_OF_BATCH: Final = 512 << 20
+IN_MEMORY: Final = 16 << 20  # bytes of a parameter of which copies are kept in memory
 ROUNDED: Final = 3  # courses in float32, each from weights moved by a rounding error
 # How far kinks are moved, in root mean squares: what the rounding of a long sum may come to.
 MOVED: Final = 16 * torch.finfo(torch.float32).eps
@@ -251,7 +253,7 @@ class Source:
     def reference(self) -> Reference:
         """Courses of torch: in float64, there with moved kinks as well, and in float32 from moved weights."""
         begin = {
-            name: value.detach().double().numpy().copy()
+            name: copied(value.detach().double())
             for name, value in self.network.model.named_parameters()
         }
         rounded = [self.course(torch.float32, moved=number) for number in range(ROUNDED)]
@@ -294,7 +296,7 @@ class Source:
             loss.backward()  # type: ignore[no-untyped-call]
             if step == 0:
                 gradients = {
-                    name: each.grad.numpy().copy()
+                    name: copied(each.grad)
                     for name, each in network.model.named_parameters()
                     if each.grad is not None
                 }
@@ -308,7 +310,20 @@ class Source:
 
 
 def _values(model: nn.Module) -> Mapping[str, Array]:
-    return {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
+    return {name: copied(value) for name, value in model.named_parameters()}
+
+
+def copied(value: Tensor) -> Array:
+    """Numbers as they are now; where many, in a file without a name: six courses keep three copies each."""
+    array: Array = value.detach().numpy()
+    kept: Array
+    if array.nbytes < IN_MEMORY:
+        kept = array.copy()
+        return kept
+    with tempfile.TemporaryFile() as file:
+        kept = np.memmap(file, array.dtype, "w+", shape=array.shape)
+    kept[...] = array
+    return kept
 
 
 @contextmanager

@@ -58,6 +58,20 @@ def test_a_cloud_that_nobody_labeled_becomes_a_new_class(labeler: AutoLabeler) -
     assert (told.cluster == 0).mean() > 0.9
 
 
+def test_new_classes_and_labels_whatever_the_batch_size() -> None:
+    x, y = blobs(45, (0, 1, 2), seed=1)
+    arrived, more = blobs(150, (0, 1, 2, 3), seed=10)[0], blobs(60, (0, 1, 2, 3), seed=3)[0]
+    told = []
+    for size in (150, 11):
+        labeler = AutoLabeler(candidates=16).fit(x, y)
+        for begin in range(0, len(arrived), size):
+            labeler.partial_label(arrived[begin : begin + size])
+        assert labeler.clusters_ == ("unknown-1",)
+        told.append(labeler.label(more))
+    np.testing.assert_array_equal(told[0].probability, told[1].probability)
+    np.testing.assert_array_equal(told[0].cluster, told[1].cluster)
+
+
 def test_a_new_class_that_is_named_is_known_from_then_on(labeler: AutoLabeler) -> None:
     streamed(labeler, (0, 1, 2, 3), batches=6)
     labeler.name("unknown-1", "d")

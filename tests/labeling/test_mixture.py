@@ -46,3 +46,18 @@ def test_stranger_is_never_more_known_and_far_beyond_stays_level() -> None:
 
 def test_where_all_scores_are_the_same_there_is_a_curve() -> None:
     assert 0 <= mixture.fit(np.zeros(5), np.zeros(30)).at(np.zeros(1))[0] <= 1
+
+
+def test_share_of_unknown_samples_where_none_may_be() -> None:
+    random = np.random.default_rng(4)
+
+    def skewed(count: int) -> np.ndarray:  # mean 0, spread 1; no such density is fitted
+        return (random.gamma(3, 1, count) - 3) / np.sqrt(3)
+
+    for _ in range(4):
+        labeled, known = skewed(15), skewed(600)
+        assert mixture.fit(labeled, known, some=False).prevalence == 1.0
+        both = np.concatenate([known, random.normal(5, 1, 300)])
+        curve = mixture.fit(labeled, both, some=False)
+        assert abs(curve.prevalence - 2 / 3) < 0.12
+        assert curve.at(np.array([6.0]))[0] < 0.1

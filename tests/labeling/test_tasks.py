@@ -17,15 +17,15 @@ from wattstep.schedule.times import MachineTimes
 def labeler() -> AutoLabeler:
     x, y = blobs(30, (0, 1, 2), seed=1)
     labeler = AutoLabeler(candidates=8).fit(x, y)
-    labeler.partial_label(blobs(70, (0, 1, 2), seed=2)[0])
+    labeler.partial_label(blobs(64, (0, 1, 2), seed=2)[0])
     return labeler
 
 
 def test_distances_take_two_operations_a_sample_node_and_feature(labeler: AutoLabeler) -> None:
     graph = graph_of(labeler.engine_, 500)
     products = [task.flops for task in graph.tasks if task.name == "label::distances"]
-    # 100 nodes: 30 labeled samples and 70 recent ones, of four features.
-    assert sum(products) == 2 * 500 * 100 * 4
+    # 94 nodes: 30 labeled samples and the 64 of the second look, of four features.
+    assert sum(products) == 2 * 500 * 94 * 4
     assert len(products) == 4
 
 

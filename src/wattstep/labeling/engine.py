@@ -318,11 +318,14 @@ class Engine:
 
     def take(self, x: Floats) -> Judged:
         """What samples are labeled as, with what they teach."""
-        first = self.seen
-        self.recent.add(x, first, self.random)
-        self.seen += len(x)
-        if self.seen >= self.next_look:
-            self.connect()
+        rest = x
+        while len(rest):  # looks come when they are due, within a batch, too, however large that is
+            due = self.next_look - self.seen
+            piece, rest = rest[:due], rest[due:]
+            self.recent.add(piece, self.seen, self.random)
+            self.seen += len(piece)
+            if self.seen >= self.next_look:
+                self.connect()
         judged = self.judge(x)
         since = self._drifted(judged)
         if since is not None and self.seen - self.last_look >= self.settings.memory // 4:

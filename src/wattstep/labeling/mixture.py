@@ -1,8 +1,9 @@
 """How likely a sample is of a known class, from how strange it is: a mixture fitted to samples without labels.
 
 Known samples follow Student's t around the labeled ones, whose place and width it is held to; unknown ones one or
-two normal distributions beyond, as many as the Bayesian information criterion allows. By expectation and
-maximization; what is left between few samples is decided by weak priors.
+two normal distributions beyond (none, where it is not known from elsewhere that there are any), as many as the
+Bayesian information criterion allows. By expectation and maximization; what is left between few samples is decided
+by weak priors.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ KNOWN, OF_ALL = 8.0, 10.0  # pseudo-samples of the share of known ones
 PARAMETERS = (
     4.0  # that a part of the unknown ones costs: share, center, spread, and one for the choice
 )
+TELLING = 100  # samples as which all together say at most whether any is unknown
+QUANTILES: tuple[tuple[float, ...], ...] = ((), (0.5,), (0.3, 0.85))  # where so many parts begin
 ROUNDS = 60
 NARROWEST = 0.15  # spread of known samples
 POINTS = 256  # of the curve that is kept
@@ -52,16 +55,26 @@ def all_known() -> Curve:
     return Curve(scores=np.zeros(1), known=np.ones(1), prevalence=1.0)
 
 
-def fit(labeled: Floats, recent: Floats) -> Curve:
+def fit(labeled: Floats, recent: Floats, *, some: bool = True) -> Curve:
     """The curve.
 
     Args:
         labeled: Scores of labeled samples, each left out in turn, shape (m,).
-        recent: Scores of samples without labels, some of which are unknown, shape (n,).
+        recent: Scores of samples without labels, shape (n,).
+        some: Some of those are unknown, as is known from elsewhere; otherwise none may be.
     """
-    fits = [_fitted(labeled, recent, parts) for parts in (1, 2)]
-    costs = [PARAMETERS / 2 * parts * np.log(len(recent)) for parts in (1, 2)]
-    best = max(zip(fits, costs, strict=True), key=lambda each: each[0].likelihood - each[1])[0]
+    choices = (1, 2) if some else (0, 1, 2)
+    fits = [_fitted(labeled, recent, parts) for parts in choices]
+    # Densities are not quite these: by the likelihood of many samples something would always be unknown (Miller and
+    # Dunson 2018).
+    count = len(recent) if some else min(len(recent), TELLING)
+    share = count / len(recent)
+    costs = [PARAMETERS / 2 * parts * np.log(count) for parts in choices]
+    best = max(
+        zip(fits, costs, strict=True), key=lambda each: share * each[0].likelihood - each[1]
+    )[0]
+    if not len(best.centers):
+        return all_known()
     scores = np.linspace(recent.min(), recent.max(), POINTS)
     known = best.prevalence * best.known(scores)
     known = known / (known + (1 - best.prevalence) * best.unknown(scores).sum(axis=0))
@@ -109,11 +122,11 @@ def _fitted(labeled: Floats, recent: Floats, parts: int) -> _Mixture:
     beyond = recent[recent > center + spread]
     if len(beyond) < 3:
         beyond = np.sort(recent)[-3:]
-    at = np.quantile(beyond, [0.5] if parts == 1 else [0.3, 0.85])
+    at = np.quantile(beyond, QUANTILES[parts])
     mixture = _Mixture(
         center=center, spread=spread, centers=at,
         spreads=np.full(parts, max(spread, float(beyond.std()) / 2)),
-        shares=np.full(parts, 1 / parts), prevalence=KNOWN / OF_ALL,
+        shares=np.full(parts, 1 / max(parts, 1)), prevalence=KNOWN / OF_ALL if parts else 1.0,
     )  # fmt: skip
     for _ in range(ROUNDS):
         known = mixture.prevalence * mixture.known(recent)
@@ -122,6 +135,8 @@ def _fitted(labeled: Floats, recent: Floats, parts: int) -> _Mixture:
         known = np.where(recent <= mixture.center, 1.0, known / both)
         unknown = np.where(recent <= mixture.center, 0.0, unknown / both)
         _move_known(mixture, labeled, recent, known * min(1.0, RECENT_WEIGHT * m / known.sum()))
+        if not parts:
+            continue
         weights = unknown.sum(axis=1)
         mixture.centers = np.maximum(
             (unknown @ recent + mixture.center + 3 * mixture.spread) / (weights + 1),

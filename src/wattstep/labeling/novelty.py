@@ -94,10 +94,15 @@ def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
         return test
     scores = test.score(recent)
     p = test.p_values(scores)
-    if not _some_unknown(p, len(labeled)):
+    # Small p-values of fewer labeled samples than one over SMALL are a tail's that no sample lies in: there the
+    # scores as a whole say whether some are unknown.
+    told = len(labeled) * SMALL >= 1
+    known = mixture.all_known()
+    if not told or _some_unknown(p, len(labeled)):
+        known = mixture.fit(test.scores, scores, some=told)
+    if known.prevalence == 1.0:
         # Nothing speaks for unknown samples: whatever is called so is more likely a false alarm.
         return replace(test, level=false_alarm / 2**MOST_HALVINGS)
-    known = mixture.fit(test.scores, scores)
     return replace(test, known=known, level=_level(p, known.prevalence, false_alarm))
 
 

@@ -1,0 +1,180 @@
+"""Writes the tables of results of docs/labeling.md from what benchmarks/labeling.py left with --json.
+
+    python benchmarks/labeling_tables.py docs/labeling.md FILE...
+
+Several files are taken together: seeds, sets and ways that were run one after the other. What stands between a
+table's two marks is made anew where the files have its results; all else is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+# Scores of a way by seed, by set and way.
+Results: TypeAlias = dict[str, dict[str, list[dict[str, float]]]]
+OURS, FEW, ALL = "ours", "told what is unknown", "told all"
+SCORES = (
+    ("open auc", "OpenAUC"), ("accuracy", "accuracy on all"), ("known accuracy", "on known classes"),
+    ("auroc", "AUROC of unknown"), ("hungarian", "novel classes, Hungarian"),
+)  # fmt: skip
+
+
+def merged(paths: list[Path]) -> dict[str, Any]:
+    """All results of the files, seeds side by side."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        for part, of_part in json.loads(path.read_text(encoding="utf-8")).items():
+            if part == "speed":
+                found[part] = of_part
+                continue
+            for name, ways in of_part.items():
+                into = found.setdefault(part, {}).setdefault(name, {})
+                for way, rows in ways.items():
+                    into.setdefault(way, []).extend(rows)
+    return found
+
+
+def values(of_set: dict[str, list[dict[str, float]]], way: str, score: str) -> list[float]:
+    return [row[score] for row in of_set.get(way, []) if score in row]
+
+
+def percent(numbers: list[float], sign: bool = False) -> str:
+    """Mean of seeds and half of Student's interval of 95 %, in %; nothing where there is none."""
+    if not numbers:
+        return ""
+    shown = f"{100 * np.mean(numbers):{'+' if sign else ''}.1f}"
+    if len(numbers) < 2:
+        return shown
+    half = stats.t.ppf(0.975, len(numbers) - 1) * np.std(numbers, ddof=1) / np.sqrt(len(numbers))
+    return f"{shown} ± {100 * half:.1f}"
+
+
+def best_rival(
+    of_set: dict[str, list[dict[str, float]]], score: str, least: bool = False
+) -> str | None:
+    """The rival with the best mean, chosen by its result."""
+    ways = [
+        way for way in of_set if way not in (OURS, FEW, ALL) and values(of_set, way, score)
+    ]  # fmt: skip
+    sign = -1 if least else 1
+    return max(ways, key=lambda way: sign * np.mean(values(of_set, way, score)), default=None)
+
+
+def reached(results: Results) -> list[str]:
+    """Ours, what it is above the best rival that was run, and the bounds: a row a set and score."""
+    lines = [
+        "| score | set | ours | best rival | ours less it | told what is unknown | told all |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for score, title in SCORES:
+        for name, of_set in results.items():
+            own = values(of_set, OURS, score)
+            if not own:
+                continue
+            rival = best_rival(of_set, score)
+            theirs = [] if rival is None else values(of_set, rival, score)
+            margin = percent([a - b for a, b in zip(own, theirs, strict=False)], sign=True)
+            few, full = (percent(values(of_set, way, score)) for way in (FEW, ALL))
+            shown = "" if rival is None else f"{percent(theirs)}, {rival}"
+            lines.append(
+                f"| {title} | {name} | {percent(own)} | {shown} | {margin} | {few} | {full} |"
+            )
+    return lines
+
+
+def calibration(results: Results) -> list[str]:
+    """Where the calibration error comes from, a row a set."""
+    lines = [
+        "| set | labels | error | of chance | of classes alone | P(known) less share known "
+        "| what so few labels leave | best rival's error | told all |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, of_set in results.items():
+        if not values(of_set, OURS, "ece"):
+            continue
+        rows = of_set[OURS]
+        labels = rows[0]["labels"]
+        right = np.mean([row["right of labeled"] for row in rows])
+        # Mean distance from the truth of an accuracy that so many labels were drawn for.
+        left = np.sqrt(2 / np.pi * right * (1 - right) / labels)
+        rival = best_rival(of_set, "ece", least=True)
+        theirs = "" if rival is None else f"{spread(values(of_set, rival, 'ece'))}, {rival}"
+        cells = [
+            name, f"{labels:.0f}", spread(values(of_set, OURS, "ece")),
+            *(f"{np.mean(values(of_set, OURS, score)):.3f}" for score in ("ece of chance", "ece of classes")),
+            spread(values(of_set, OURS, "known gap"), sign=True), f"{left:.3f}", theirs,
+            spread(values(of_set, ALL, "ece")),
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def spread(numbers: list[float], sign: bool = False) -> str:
+    """Mean of seeds and the range from least to most."""
+    if not numbers:
+        return ""
+    plus = "+" if sign else ""
+    return f"{np.mean(numbers):{plus}.3f} ({min(numbers):{plus}.3f} to {max(numbers):{plus}.3f})"
+
+
+def drift(results: Results) -> list[str]:
+    lines = [
+        "| stream | way | accuracy before, % | first 500 after | from 1,000 on | back within 2 points "
+        "| after samples |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, of_stream in results.items():
+        for way, rows in of_stream.items():
+            cells = [
+                percent(values(of_stream, way, score))
+                for score in ("before", "first 500 after", "from 1,000 on")
+            ]
+            back = values(of_stream, way, "back")
+            after = values(of_stream, way, "back after")
+            shown = f"{min(after):,.0f} to {max(after):,.0f}" if after else ""
+            lines.append(
+                f"| {name} | {way} | {' | '.join(cells)} | {sum(back):.0f} of {len(rows)} seeds | {shown} |"
+            )
+    return lines
+
+
+def speed(results: dict[str, float]) -> list[str]:
+    return ["| what | here |", "|---|---|", *(f"| {name} | {value:,.0f} |" for name, value in results.items())]  # fmt: skip
+
+
+TABLES: dict[str, tuple[tuple[str, Any], ...]] = {
+    "inductive": (("reached", reached), ("calibration", calibration)),
+    "prequential": (("drift", drift),),
+    "speed": (("speed", speed),),
+}
+
+
+def main() -> None:
+    page = Path(sys.argv[1])
+    text = page.read_text(encoding="utf-8")
+    for part, results in merged([Path(name) for name in sys.argv[2:]]).items():
+        for name, table in TABLES[part]:
+            begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+            if begin not in text:
+                print(f"{page} has no mark for {name}:", *table(results), sep="\n")
+                continue
+            before, rest = text.split(begin)
+            text = (
+                before
+                + begin
+                + "\n".join(["", *table(results), ""])
+                + "\n"
+                + end
+                + rest.split(end)[1]
+            )
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -148,6 +148,13 @@ def speed(results: dict[str, float]) -> list[str]:
     return ["| what | here |", "|---|---|", *(f"| {name} | {value:,.0f} |" for name, value in results.items())]  # fmt: skip
 
 
+def without_empty(lines: list[str]) -> list[str]:
+    """The table without columns that no row has: of ways that the files do not hold."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    kept = [at for at in range(len(rows[0])) if any(row[at] for row in rows[2:])]
+    return ["| " + " | ".join(row[at] for at in kept) + " |" for row in rows]
+
+
 TABLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "inductive": (("reached", reached), ("calibration", calibration)),
     "prequential": (("drift", drift),),
@@ -162,13 +169,13 @@ def main() -> None:
         for name, table in TABLES[part]:
             begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
             if begin not in text:
-                print(f"{page} has no mark for {name}:", *table(results), sep="\n")
+                print(f"{page} has no mark for {name}:", *without_empty(table(results)), sep="\n")
                 continue
             before, rest = text.split(begin)
             text = (
                 before
                 + begin
-                + "\n".join(["", *table(results), ""])
+                + "\n".join(["", *without_empty(table(results)), ""])
                 + "\n"
                 + end
                 + rest.split(end)[1]

@@ -250,6 +250,7 @@ def test_disturbed_steps_are_told(
 ) -> None:
     from dataclasses import replace
 
+    from wattstep.device.throttling import Stretch
     from wattstep.run import run as run_module
 
     path = recorded(tmp_path / "noisy")
@@ -257,8 +258,13 @@ def test_disturbed_steps_are_told(
 
     def disturbed(series: object, *others: object) -> object:
         found = find(series, *others)  # type: ignore[arg-type]
-        noisy = series._tables.path.name == "noisy"  # type: ignore[attr-defined]
-        return replace(found, disturbed=found.disturbed | noisy)
+        if series._tables.path.name != "noisy":  # type: ignore[attr-defined]
+            return found
+        noise = Stretch(
+            start_ns=0, end_ns=10**15, kind="disturbed", cause="other processes", evidence="made",
+            uncertain_s=0.0,
+        )  # fmt: skip
+        return replace(found, disturbed=found.disturbed | True, stretches=[noise])
 
     monkeypatch.setattr(run_module, "find_step_flags", disturbed)
     (warning,) = compared([runs / "a0"], [path]).warnings

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,11 @@ from tests.refusals import refused
 from tests.waiting import gone, until
 
 import wattstep
+from wattstep.live import so_far
 from wattstep.live.finding import find_run
+from wattstep.live.journals import News
 from wattstep.live.monitor import LiveMonitor
+from wattstep.live.tables import news_of_tables
 
 Start = Callable[..., Trainer]
 
@@ -51,8 +56,20 @@ def test_what_was_seen_of_a_run_is_what_it_is_closed_as(tmp_path: Path, trainer:
     assert all(0 <= value <= 1 for value in cores)
 
 
-def test_what_was_written_after_the_last_look_is_taken_from_the_tables(tmp_path: Path) -> None:
-    """50 steps of which 20 were seen, and an evaluation: once each."""
+@pytest.mark.parametrize("later_ns", [0, 10**9])
+def test_what_was_written_after_the_last_look_is_taken_from_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_ns: int
+) -> None:
+    """50 steps of which 20 were seen, and an evaluation: once each, be they later in tables, as a device's are."""
+
+    def tables(*args: Any) -> Iterator[News]:
+        for news in news_of_tables(*args):
+            yield replace(news, steps=[
+                replace(each, start_ns=each.start_ns + later_ns, end_ns=each.end_ns + later_ns)
+                for each in news.steps
+            ])  # fmt: skip
+
+    monkeypatch.setattr(so_far, "news_of_tables", tables)
     with wattstep.Recorder(tmp_path / "run", trace="none", warmup=0) as recorder:
         watcher = LiveMonitor(recorder.path)
         for index in range(50):

@@ -30,14 +30,17 @@ def own_rows(recording: Recording) -> Recording:
         places = np.flatnonzero(known)
         if len(places) < 2 or known.all():
             continue
-        beside = np.zeros(len(value), bool)
+        beside, of_all = np.zeros((2, len(value)), bool)
         for its in _others(recording, name):
-            # A column of all rows tells of none; one of hardly any other row is of the same sensor.
-            if not its.all() and its[~known].mean() > SELDOM:
+            if its.all():
+                of_all = its
+            elif its[~known].mean() > SELDOM:  # else of the same sensor
                 beside |= its
         together = int((np.diff(places) == 1).sum())
         few = len(places) <= FEW * len(value) and together <= SELDOM * len(places)
-        if (few or beside[known].mean() < OWN) and beside[~known].mean() >= OTHERS:
+        # A column of all rows tells of none which sensor's it is.
+        own = beside[known].mean() < OWN and beside[~known].mean() >= OTHERS
+        if own or (few and (beside | of_all)[~known].mean() >= OTHERS):
             times[name], values[name] = recording.t_ns[name][known], value[known]
             notes.append(SPARSE.format(name, len(places), len(value)))
     return replace(recording, t_ns=times, value=values, notes=(*recording.notes, *notes))
@@ -49,4 +52,6 @@ def _others(recording: Recording, name: str) -> Iterator[np.ndarray]:
     for other, its in recording.value.items():
         if other != name and np.array_equal(recording.t_ns[other], t_ns):
             yield np.isfinite(its)
-    yield from (its for its in recording.aside.values() if len(its) == len(t_ns))
+    for its in recording.aside.values():
+        if len(its) == len(t_ns) and not its.all():  # one of all rows may be their number
+            yield its

@@ -97,10 +97,10 @@ class SoFar:
         """What of a run's tables was not taken in from its journals; channels know by themselves."""
         if self._journal is None:
             return news
-        since_ns = self.steps.last_ns
+        last = self.steps.last
         return replace(
             news,
-            steps=[rest for rows in news.steps if len((rest := rows.since(since_ns)).index)],
+            steps=[rest for rows in news.steps if len((rest := rows.behind(last)).index)],
             rests=[rest for rest in sorted(news.rests) if rest[1] > self._seen_ns["rests"]],
             samples={
                 name: (t_ns[new], value[new])

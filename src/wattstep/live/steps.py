@@ -52,9 +52,9 @@ class StepRows:
     loss: Floats
     traced: npt.NDArray[np.bool_]
 
-    def since(self, t_ns: int) -> StepRows:
-        """Those that began then or later."""
-        later = self.start_ns >= t_ns
+    def behind(self, number: int) -> StepRows:
+        """Those behind a step; times of a table may be of a device, where it had not come to it yet."""
+        later = self.index > number
         return StepRows(**{each.name: getattr(self, each.name)[later] for each in fields(self)})
 
 
@@ -141,6 +141,7 @@ class StepsSoFar:
         first_ns: Begin of the first step; None before it.
         begun_ns: End of the warm-up; None before it.
         last_ns: End of the last step.
+        last: Its number; -1 before it.
         loss: Of the last step; NaN where it said none.
         stretches: Time of steps that count, with what lay between but for rests, in s.
     """
@@ -153,6 +154,7 @@ class StepsSoFar:
     first_ns: int | None = None
     begun_ns: int | None = None
     last_ns: int = 0
+    last: int = -1
     loss: float = float("nan")
     last_s: float | None = None
     stretches: Stretches = field(default_factory=Stretches)
@@ -190,6 +192,7 @@ class StepsSoFar:
         self._keep_recent(rows, clean)
         self._keep_periods(rows.end_ns[~warm if self.all_count else clean])
         self.last_ns, self.loss = int(rows.end_ns[-1]), float(rows.loss[-1])
+        self.last = int(rows.index[-1])
         self.last_s = float(rows.end_ns[-1] - rows.start_ns[-1]) * 1e-9
 
     def _keep_periods(self, ends: Ints) -> None:

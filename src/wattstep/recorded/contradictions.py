@@ -158,11 +158,13 @@ def _still(energy: Channel, curve: Curve, begin: int, end: int) -> str:
     """How long the counter stood still at the longest, where that is much of the time."""
     inside = (curve.t_ns >= begin) & (curve.t_ns <= end)
     t_ns, steps = curve.t_ns[inside], np.diff(curve.total[inside])
+    if not len(t_ns):  # it was read before and after that alone
+        return ""
     at = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(t_ns)]])  # reads that found it new
     longest = float(
         (t_ns[at[1:] - 1] - t_ns[at[:-1]]).max()
     )  # up to the last that found it the same
-    usual = float(np.median(np.diff(t_ns[at[:-1]])))
+    usual = float(np.median(np.diff(t_ns[at[:-1]]))) if len(at) > 2 else 0.0
     if longest < STILL * (end - begin) or longest < 10 * usual:
         return ""
     return f" ({energy.name} stood still for {spoken(longest * 1e-9)})"

@@ -70,6 +70,20 @@ def test_a_counter_that_says_more_than_power(tmp_path: Path, header: str, used: 
     assert "unit" not in (energy.reason or "")
 
 
+def test_a_counter_that_was_read_before_and_after_power_alone(tmp_path: Path) -> None:
+    """100 J in 120 s, beside 5 W in all of the time between."""
+    run = log(
+        tmp_path,
+        "time_s,power_W,energy_J",
+        lambda n: {0: ",0", 120: ",100"}.get(n, f"{watts(n)},"),
+    )
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(5.0 * 118, rel=0.01)
+    assert energy.low == pytest.approx(100.0 * 118 / 120)
+    assert_says(energy.reason, "contradict", "0.833 W", "5 W", "those of meter.power")
+    assert "stood still" not in (energy.reason or "")
+
+
 @pytest.mark.parametrize(
     ("header", "used"),
     [("t_s,power [W],energy [Wh]", "power"), ("time_s,power_W,energy_Wh", "meter.power")],

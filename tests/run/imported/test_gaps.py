@@ -90,6 +90,13 @@ def test_two_logs_in_one_table(
     assert not saying(run.document()["status_notes"], "no reading")
 
 
+@pytest.mark.parametrize("heading", ["power [W],energy [J]", "power_W,energy_J"])
+def test_a_counter_in_every_tenth_row_beside_power_in_all(tmp_path: Path, heading: str) -> None:
+    run = log(tmp_path, f"time_s,{heading}", lambda n: f"5,{'' if n % 10 else 5 * n}")
+    assert run.metrics["recorded_energy"].value == pytest.approx(5.0 * 120)
+    assert not saying(run.document()["status_notes"], "no reading")
+
+
 @pytest.mark.parametrize("name", ["power [W]", "power_W"])
 def test_reads_that_fail_beside_a_column_of_every_row(tmp_path: Path, name: str) -> None:
     run = log(tmp_path, f"time_s,{name},temp [°C]", lambda n: f"{'' if n % 4 == 3 else 5},40")

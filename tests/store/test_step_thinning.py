@@ -17,6 +17,7 @@ from wattstep.device.throttling import Stretch
 from wattstep.insight.explain.backtest import backtest
 from wattstep.insight.explain.gaps import _surroundings as surroundings
 from wattstep.insight.explain.level_changes import level_changes
+from wattstep.insight.explain.steps import steps as explained_steps
 from wattstep.live.journals import JournalNews
 from wattstep.live.steps import StepsSoFar
 from wattstep.live.tables import news_of_tables
@@ -367,6 +368,26 @@ def test_explanations(runs: dict[str, Run], name: str) -> None:
         assert [sentence for sentence in part.sentences if "not kept (--keep)" in sentence]
     between = [surroundings(each)["between_steps_time"].value for each in (runs["whole"], run)]
     assert between[1] == pytest.approx(between[0], rel=1e-9)
+
+
+def test_median_period_beside_thinned_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where most steps took three times as long as those that were kept, they are not called a few."""
+    first, last = BEGIN + 25_000 * MS, int(STEPS["end"][-1]) - 25_000 * MS
+    at = [BEGIN, first, last, last + 60_000 * MS]
+    longer = 3 * (last - first)
+    to = [BEGIN, first, first + longer, first + longer + 60_000 * MS]
+    slower = {key: np.interp(STEPS[key], at, to).astype(np.int64) for key in ("start", "end")}
+    monkeypatch.setitem(STEPS, "start", slower["start"])
+    monkeypatch.setitem(STEPS, "end", slower["end"])
+    section = explained_steps(load(_converted(a_run(tmp_path / "run", ENDS))))
+    period = section.figures["step_period_by_marks"].value
+    lasting = (STEPS["end"] - STEPS["start"])[WARMUP:] * 1e-9
+    assert period is not None
+    assert period < 0.5 * float(np.median(lasting))
+    assert "steps were thinned (--keep)" in section.sentences[0]
+    assert not [sentence for sentence in section.sentences if "a few steps" in sentence]
 
 
 def test_throttled_steps(tmp_path: Path) -> None:

@@ -89,8 +89,10 @@ def steps(run: Run) -> Section:
         *changes.tables,
         *forecasts.tables,
     )
+    note = recorded_steps.thinned_note
     sentences = (
-        *_of_period(best, marked, run.breakdown.step_time), *_of_repetition(rows), *changes.sentences, *forecasts.sentences,
+        *_of_period(best, marked, run.breakdown.step_time, note), *_of_repetition(rows),
+        *changes.sentences, *forecasts.sentences,
     )  # fmt: skip
     return Section(name=NAME, title=TITLE, sentences=sentences, figures=figures, tables=tables)
 
@@ -173,21 +175,27 @@ def _width(figure: Figure) -> float:
     return (figure.high - figure.low) / figure.value
 
 
-def _of_marks(period_s: float, mean_s: float | None) -> str:
-    """The period beside the step time that `run` and `show` give, which long steps raise."""
+def _of_marks(period_s: float, mean_s: float | None, kept: bool) -> str:
+    """The period beside the step time that `run` and `show` give, which long steps raise.
+
+    Args:
+        period_s: Median of the single steps.
+        mean_s: Mean of all of them; None: not known.
+        kept: Whether the period is that of all steps; else the two may differ because others were not kept.
+    """
     period = f"begins every {spoken(period_s)} in the median, by the marks"
     if mean_s is None:
         return f"A step {period}."
-    unlike = mean_s > UNLIKE * period_s
+    unlike = kept and mean_s > UNLIKE * period_s
     why = ": a few steps are far longer than the others" if unlike else ""
     return f"A step takes {spoken(mean_s)} in the mean and {period}{why}."
 
 
-def _of_period(best: Repeating | None, marked: Figure, mean: Figure) -> list[str]:
-    lines = []
+def _of_period(best: Repeating | None, marked: Figure, mean: Figure, note: str | None) -> list[str]:
+    lines = [] if note is None else [f"{note[0].upper()}{note[1:]}."]
     if not marked.missing:
         assert marked.value is not None
-        lines.append(_of_marks(marked.value, mean.value))
+        lines.append(_of_marks(marked.value, mean.value, note is None))
     elif marked.reason == FOUND:
         lines.append("Steps are counted by the period of the power: nothing marks them.")
     if best is None:

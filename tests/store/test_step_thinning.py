@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
 from tests.store.conftest import Journals, a_planned_read
+from tests.wording import saying
 
 from wattstep.device.throttling import Stretch
 from wattstep.insight.explain.backtest import backtest
 from wattstep.insight.explain.gaps import _surroundings as surroundings
 from wattstep.insight.explain.level_changes import level_changes
 from wattstep.insight.explain.steps import steps as explained_steps
+from wattstep.insight.explain.variance import variance
 from wattstep.live.journals import JournalNews
 from wattstep.live.steps import StepsSoFar
 from wattstep.live.tables import news_of_tables
@@ -281,6 +283,14 @@ def test_stretches_that_cannot_be(
         _ = load(copy).metrics
 
 
+def test_a_stretch_that_is_gone(tmp_path: Path, runs: dict[str, Run]) -> None:
+    copy = shutil.copytree(runs["closing"].path, tmp_path / "run")
+    table = pq.read_table(copy / "thinned_steps.parquet")
+    pq.write_table(table.slice(1), copy / "thinned_steps.parquet")
+    with refused("damaged-table", "thinned_steps.parquet", "run.json"):
+        _ = load(copy).metrics
+
+
 def test_killed_while_thinning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a piece takes the other's place nothing is lost, and after it nothing is twice."""
     journals = a_run(tmp_path / "run", ENDS)
@@ -366,6 +376,9 @@ def test_explanations(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     for part in (level_changes(run), backtest(run)):
         assert [sentence for sentence in part.sentences if "not kept (--keep)" in sentence]
+    slow = variance(run).figures["slow_step_share"]
+    assert slow.missing
+    assert saying([slow.reason or ""], "steps were thinned")
     between = [surroundings(each)["between_steps_time"].value for each in (runs["whole"], run)]
     assert between[1] == pytest.approx(between[0], rel=1e-9)
 
@@ -385,6 +398,7 @@ def test_median_period_beside_thinned_steps(
     period = section.figures["step_period_by_marks"].value
     lasting = (STEPS["end"] - STEPS["start"])[WARMUP:] * 1e-9
     assert period is not None
+    assert saying([section.figures["step_period_by_marks"].reason or ""], "steps were thinned")
     assert period < 0.5 * float(np.median(lasting))
     assert "steps were thinned (--keep)" in section.sentences[0]
     assert not [sentence for sentence in section.sentences if "a few steps" in sentence]

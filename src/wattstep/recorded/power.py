@@ -398,7 +398,7 @@ def modelled(cpu: Curve, model: PowerModel, read: str) -> EnergySource:
     note = f"{NOT_MEASURED.format('the CPU time of the training')}; {model.source}"
     if read_every := _spacing_s(cpu):
         note += (
-            f"{NEXT}its CPU time was read every {spoken(read_every)}: what is shorter shares the "
+            f"{NEXT}its CPU time is known every {spoken(read_every)}: what is shorter shares the "
             "power of what ran in the same time"
         )
     name = (

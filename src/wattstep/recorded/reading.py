@@ -437,6 +437,9 @@ class Tables:
         found, wrong = step_stretches_of(
             table, steps["start_ns"].to_numpy(), steps["index"].to_numpy()
         )
+        kept = self.info.keep.get("thinned_steps")
+        if found is not None and kept not in (None, int(found.steps.sum())):
+            wrong = f"it stands for {int(found.steps.sum()):,} steps, and run.json says {kept:,}"
         if wrong:
             raise DamagedRunError(
                 f"thinned_steps.parquet of {self.path}: {wrong}", id="damaged-table"

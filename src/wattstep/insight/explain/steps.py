@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -65,8 +65,10 @@ def steps(run: Run) -> Section:
         return Section(
             name=NAME, title=TITLE, reason=recorded_steps.absent or "no step was recorded"
         )
-    counted = run.series.imported.found_by_power
+    counted, note = run.series.imported.found_by_power, recorded_steps.thinned_note
     marked = missing("s", FOUND) if counted else _by_marks(recorded_steps)
+    if note is not None and not marked.missing:  # it is of the steps that were kept
+        marked = replace(marked, reason=note)
     rows = _channels(run.series, recorded_steps)
     changes = level_changes(run)
     forecasts = backtest(run)
@@ -89,7 +91,6 @@ def steps(run: Run) -> Section:
         *changes.tables,
         *forecasts.tables,
     )
-    note = recorded_steps.thinned_note
     sentences = (
         *_of_period(best, marked, run.breakdown.step_time, note), *_of_repetition(rows),
         *changes.sentences, *forecasts.sentences,

@@ -12,7 +12,7 @@ from wattstep.insight.explain.slow_instances import RATE, SlowInstances
 from wattstep.insight.explain.variance_tables import called, percent, shape_rows, tables
 from wattstep.recorded.power import spoken
 from wattstep.run import Run
-from wattstep.schema.figure import CLOCK, Figure, Missing, Status, counted
+from wattstep.schema.figure import CLOCK, Figure, Missing, Status, counted, missing
 from wattstep.stats.coincidence import LEAST_WINDOWS, Coincidence
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
@@ -212,6 +212,10 @@ def _figures(slow_instances: SlowInstances) -> dict[str, Figure]:
         status = Status.MEASURED
         figures["slow_step_share"] = mean_figure(slow.astype(float), "ratio", CLOCK, status)
         figures["slow_step_loss"] = ratio_figure(extra, seconds, "ratio", CLOCK, status)
+    if (
+        note := slow_instances.steps.thinned_note
+    ) is not None:  # which were slow is told by single ones
+        figures |= dict.fromkeys(("slow_step_share", "slow_step_loss"), missing("ratio", note))
     if not slow_instances.reason and slow_instances.instances.of_shapes.windows >= FOR_SLOW:
         slowed = int((slow_instances.slow_windows > 0).sum())
         figures["slow_operations"] = counted(slowed, "count", slow_instances.instances.source)

@@ -321,8 +321,11 @@ def copied(value: Tensor) -> Array:
         kept = array.copy()
         return kept
     with tempfile.TemporaryFile() as file:
-        kept = np.memmap(file, array.dtype, "w+", shape=array.shape)
-    kept[...] = array
+        array.tofile(
+            file
+        )  # where the disk is full this raises; to write into a mapping would end the process
+        file.flush()
+        kept = np.memmap(file, array.dtype, "r+", shape=array.shape)
     return kept
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from wattstep.schema.channel import Channel
+from wattstep.schema.figure import Figure
 from wattstep.schema.journal import DEVICE_OPERATION_FIELDS, JOURNAL, OPERATION_FIELDS
 from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.files import create_folder, write_info
@@ -97,3 +98,18 @@ def table(run: Path, name: str) -> Rows:
 @pytest.fixture
 def journals(tmp_path: Path) -> Journals:
     return Journals(tmp_path / "run")
+
+
+# A run that was thinned when it was closed, and while it recorded.
+THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile"])
+
+
+def figures(metrics: Any, prefix: str = "") -> dict[str, Figure]:
+    """Every figure of a run's metrics by its path."""
+    found: dict[str, Figure] = {}
+    for key, value in metrics.items() if isinstance(metrics, dict) else enumerate(metrics):
+        if isinstance(value, Figure):
+            found[f"{prefix}{key}"] = value
+        elif isinstance(value, (dict, list, tuple)):
+            found |= figures(value, f"{prefix}{key}.")
+    return found

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
-from tests.store.conftest import Journals, a_planned_read
+from tests.store.conftest import THINNED, Journals, a_planned_read, figures
 from tests.wording import saying
 
 from wattstep.device.throttling import Stretch
@@ -29,7 +29,6 @@ from wattstep.run import load
 from wattstep.run.run import Run
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure
 from wattstep.schema.journal import (
     MARKS,
     OPERATION,
@@ -156,20 +155,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
             pack_closed(journals.path)
         convert(journals.path)
     return {path.name: load(path) for path in folder.iterdir()}
-
-
-THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile"])
-
-
-def figures(metrics: Any, prefix: str = "") -> dict[str, Figure]:
-    """Every figure of a run's metrics by its path."""
-    found: dict[str, Figure] = {}
-    for key, value in metrics.items() if isinstance(metrics, dict) else enumerate(metrics):
-        if isinstance(value, Figure):
-            found[f"{prefix}{key}"] = value
-        elif isinstance(value, (dict, list, tuple)):
-            found |= figures(value, f"{prefix}{key}.")
-    return found
 
 
 @THINNED

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
-from tests.store.conftest import Journals, a_planned_read
+from tests.store.conftest import THINNED, Journals, a_planned_read, figures
 
 from wattstep.errors import DamagedRunError
 from wattstep.live.rows import Rows
@@ -31,7 +31,7 @@ from wattstep.recorded.stretches import Stretches, stretches_of
 from wattstep.run import load
 from wattstep.run.run import Run
 from wattstep.schema.channel import Channel
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Status
 from wattstep.schema.journal import MISSING, SAMPLE_HEADER, Mark, piece_name, segment_name
 from wattstep.schema.settings import parse_keep
 from wattstep.store import convert as converting
@@ -125,19 +125,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {path.name: load(path) for path in folder.iterdir()}
 
 
-THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile"])
 EACH = pytest.mark.parametrize("name", ["whole", "closing", "meanwhile"])
-
-
-def figures(metrics: Any, prefix: str = "") -> dict[str, Figure]:
-    """Every figure of a run's metrics by its path."""
-    found: dict[str, Figure] = {}
-    for key, value in metrics.items() if isinstance(metrics, dict) else enumerate(metrics):
-        if isinstance(value, Figure):
-            found[f"{prefix}{key}"] = value
-        elif isinstance(value, (dict, list, tuple)):
-            found |= figures(value, f"{prefix}{key}.")
-    return found
 
 
 def values_of(run: Run) -> dict[str, float]:
@@ -562,7 +550,7 @@ def test_pieces_without_keep(tmp_path: Path) -> None:
     ("text", "error"),
     [("step=7d", "malformed-keep"), ("raw=1h,raw=2h", "malformed-keep"), ("steps=1s", "out-of-range"),
      ("",  "malformed-keep"), ("1h", "malformed-keep"), ("raw=soon", "malformed-duration"),
-     ("raw=5s", "out-of-range"), ("raw=-1h", "malformed-duration")],
+     ("raw=5s", "out-of-range"), ("raw=-1h", "malformed-duration"), ("steps=1h,raw", "malformed-keep")],
 )  # fmt: skip
 def test_refusals_of_keep(text: str, error: str) -> None:
     with refused(error):

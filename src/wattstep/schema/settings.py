@@ -106,12 +106,12 @@ def parse_keep(text: str | None) -> KeepFacts:
     """For how long samples ("raw") and steps stay single ones, from "raw=1h,steps=1h"; None: for ever.
 
     Raises:
-        InvalidValueError: It says something else, one of them twice, or less than 10 s.
+        InvalidValueError: It says something else, one of them twice or without an age, or less than 10 s.
     """
     kept: KeepFacts = {}
     for part in () if text is None else text.split(","):
         what, _, age = part.strip().partition("=")
-        if what not in ("raw", "steps") or f"{what}_s" in kept:
+        if what not in ("raw", "steps") or f"{what}_s" in kept or not age:
             raise InvalidValueError(
                 f"--keep {str(text)[:40]}: write raw=1h,steps=1h, or one of them: samples and steps older "
                 "than that are thinned, all else is kept",

@@ -14,7 +14,7 @@ from typing import Any
 from wattstep.schema.figures import Metrics
 from wattstep.serve.cache import Cache
 from wattstep.serve.jobs import JobQueue, Outcome
-from wattstep.serve.store_view import Entry
+from wattstep.serve.store_view import Entry, stamp_of
 from wattstep.serve.task import Task
 
 
@@ -64,6 +64,12 @@ class Figures:
         with self._lock:
             return self._known.get((entry.id, entry.stamp))
 
+    @property
+    def waiting(self) -> int:
+        """Number of runs whose figures are still to come."""
+        with self._lock:
+            return len(self._asked)
+
     def want(self, entries: Iterable[Entry]) -> None:
         """Has the figures of these runs looked up or worked out, in this order."""
         for entry in entries:
@@ -78,15 +84,20 @@ class Figures:
                 continue
             task = Task(task="figures", paths=[str(entry.path)])
             future = self._line.ask(path.name, task)
-            future.add_done_callback(partial(self._done, key, path))
+            future.add_done_callback(partial(self._done, entry, path))
 
-    def _done(self, key: tuple[str, str], path: Path, future: Future[Outcome]) -> None:
+    def _done(self, entry: Entry, path: Path, future: Future[Outcome]) -> None:
+        key = (entry.id, entry.stamp)
         if future.cancelled() or future.exception() is not None:
             with self._lock:
                 self._asked.discard(key)
             return
         outcome = future.result()
         if outcome.error:
+            if stamp_of(entry) != entry.stamp:  # moved meanwhile; it may come back as it was
+                with self._lock:
+                    self._asked.discard(key)
+                return
             self._take(key, Worked(problem=outcome.error))
             return
         self._cache.keep(path, outcome.done)

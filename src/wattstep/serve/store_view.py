@@ -286,7 +286,9 @@ def look_at(folder: Path, root: Path) -> Files:
     digest, size, problem, outside = hashlib.sha256(), 0, "", False
     for place, status in _files(folder):
         digest.update(place.encode("utf-8", "surrogateescape"))
-        digest.update(f"\0{status.st_size} {status.st_mtime_ns} {status.st_ino}\0".encode())
+        # A file made anew may have size, mtime and inode of the one before, but not its ctime.
+        stamp = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+        digest.update(f"\0{stamp}\0".encode())
         size += status.st_blocks * 512
         if stat.S_ISLNK(status.st_mode):
             if _leads_out(folder / place, root):
@@ -297,6 +299,14 @@ def look_at(folder: Path, root: Path) -> Files:
         elif place == RUN and status.st_size > LARGEST_JSON:
             problem = problem or f"{RUN} has {status.st_size:,} bytes"
     return Files(size=size, stamp=digest.hexdigest()[:24], problem=problem, outside=outside)
+
+
+def stamp_of(entry: Entry) -> str:
+    """The stamp of an entry as its files are now; "" if it is gone or cannot be read."""
+    try:
+        return look_at(entry.path, entry.path).stamp
+    except OSError:
+        return ""
 
 
 def _files(folder: Path, place: str = "", depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:

@@ -319,7 +319,9 @@ class Series(Sampled):
         }
 
     def _thing(self, channel: Channel) -> tuple[str, str]:
-        return self.imported.file_of(channel.name), thing_of(channel.name, channel.unit)
+        """What a channel is of; of channels read here, each of which has a path of its own, by name alone."""
+        file = self.imported.file_of(channel.name) if self.imported.is_import else ""
+        return file, thing_of(channel.name, channel.unit)
 
     @cached_property
     def outside(self) -> dict[str, EnergySource]:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from wattstep.record.sensors import nvml
 from wattstep.record.sensors.nvml import BITS, HARMLESS, Nvml, make_source
 from wattstep.schema.channel import Absent, Channel, Present, SensorRead
 from wattstep.schema.journal import MISSING
@@ -435,3 +436,41 @@ def test_the_real_bindings_read_a_library_of_c(tmp_path: Path) -> None:
         "gpu0.clock_reasons": [0x21, None, None],
         "gpu0.temperature": [44, 92, None],
     }
+
+
+def test_a_quantity_that_is_dear_to_ask_for_takes_a_tenth_of_a_core(
+    bindings: Callable[..., Bindings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter of an H200 takes 3 to 6 ms of processor time a call; its power takes 20 µs."""
+    made = bindings(("NVIDIA H200", HOPPER))
+    (reads,) = [
+        reads
+        for reads in feeds_of(Nvml().probe(ROOT, 1))
+        if any(channel.name == "gpu0.energy" for channel in reads[0].channels)
+    ]
+    now_ns, ended_ns = 0, 20 * 10**9
+    stop, asked = threading.Event(), {position: 0 for position in range(len(reads))}
+
+    def call_energy(handle: object) -> int:
+        nonlocal now_ns
+        now_ns += 5_000_000
+        return 1_000
+
+    def ticking(period_s: float, stop: threading.Event) -> Iterator[int]:
+        nonlocal now_ns
+        while now_ns < ended_ns:
+            yield now_ns
+            now_ns += 20_000_000
+
+    def emit(position: int, t_ns: int, code: int, values: Sequence[int] | None) -> None:
+        asked[position] += 1
+
+    made.nvmlDeviceGetTotalEnergyConsumption = call_energy
+    clock = SimpleNamespace(monotonic_ns=lambda: now_ns, thread_time_ns=lambda: now_ns)
+    monkeypatch.setattr(nvml, "time", clock)
+    monkeypatch.setattr(nvml, "ticks", ticking)
+    make_source(**reads[0].push_settings, period_s=0.02).run(emit, stop)
+    names = [read.channels[0].name for read in reads]
+    energy, power = (asked[names.index(name)] for name in ("gpu0.energy", "gpu0.power"))
+    assert 0.05 * ended_ns <= 5_000_000 * energy <= 0.1 * ended_ns
+    assert power > 2 * energy  # goes on at every tick

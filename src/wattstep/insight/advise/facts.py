@@ -114,7 +114,10 @@ class Facts:
             "checkpointing": chosen.get("checkpointing"),
             "offload": chosen.get("offload"),
         }
-        place: dict[str, object] = {"threads": threads or info.threads, "target": target}
+        processor = None if info.processor == "cpu" or framework == "opencl" else info.processor
+        place: dict[str, object] = {
+            "processor": processor, "threads": threads or info.threads, "target": target,
+        }  # fmt: skip
         run = "wattstep run"
         if framework == "opencl":  # whose threads are the driver's
             del place["threads"]

@@ -347,7 +347,7 @@ def _untraced(run: Run) -> tuple[str, str]:
     """What tracing cost the device for each piece of work, and how long replayed steps are beside clean ones."""
     timeline = None if run.breakdown.reason is not None else run.breakdown.timeline
     if timeline is None or timeline.cost is None:
-        return "no kernels", "no kernels"
+        return "not told", "not told"
     return f"{timeline.cost.piece_s * 1e6:.2f} µs", f"{timeline.residual:+.2%}"
 
 
@@ -531,7 +531,6 @@ def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
         gc.collect()
         cuda.empty_cache()
         cuda.reset_peak_memory_stats()
-        before, _ = cuda.mem_get_info()
         training = Training(name, machine)
         with recorded(training, lambda recorder, step: None) as run:
             figure = run.metrics.get("device_peak_memory")
@@ -541,14 +540,14 @@ def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
                 figure.value if figure else 0
             )
         free, total = cuda.mem_get_info()
-        driver = before - free
+        driver = total - free  # with CUDA's context, as the run's peak has it
         yield (
             name,
             str(figure),
             f"{off:.0f} B" if parts else "-",
             f"{cuda.max_memory_reserved() / 2**20:.0f} MiB",
             str(cache.get("fragments", "not told")),
-            f"{driver / 2**20:.0f} MiB more than before it",
+            f"{driver / 2**20:.0f} MiB in use by all processes",
             percent(figure.value or 0.0, float(driver)) if figure and driver > 0 else "-",
             f"{free / 2**20:.0f} of {total / 2**20:.0f} MiB",
         )

@@ -449,7 +449,7 @@ def test_a_quantity_that_is_dear_to_ask_for_takes_a_tenth_of_a_core(
         if any(channel.name == "gpu0.energy" for channel in reads[0].channels)
     ]
     now_ns, ended_ns = 0, 20 * 10**9
-    stop, asked = threading.Event(), {position: 0 for position in range(len(reads))}
+    stop, asked = threading.Event(), dict.fromkeys(range(len(reads)), 0)
 
     def call_energy(handle: object) -> int:
         nonlocal now_ns

@@ -494,8 +494,10 @@ def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
                 # The same stretch by both: what a step takes leaves out the gaps between steps.
                 curve = rails[power[0]].curve
                 gained, covered = curve.difference(np.array([begin_ns]), np.array([end_ns]))
-            figure = run.report().energy_by_rail.get(power[0]) if power else None
-            figure = run.metrics["energy_per_step"] if figure is None else figure
+            told = (
+                run.report().energy_by_rail
+            )  # the GPU's one rail, by its counter where it has one
+            figure = next(iter(told.values()), run.metrics["energy_per_step"])
             yield (
                 name,
                 f"{end_j - begin_j:.1f} J",

@@ -24,6 +24,7 @@ LEAST_COVERED: Final = 0.95
 SINCE: Final = "what was sampled since the recording began"
 MOST_WIDENED: Final = 16.0  # times the window, for sensors that give a value only now and then
 NO_SENSOR: Final = "no power sensor was found (--power-model gives a modelled figure)"
+ONLY_PARTS: Final = "only parts of the machine are measured ({}), and no total (--power-model gives a modelled figure)"
 NO_CPU_TIME: Final = "the power model needs the CPU time of the training, which is not sampled"
 NO_BATTERY: Final = "no battery runs the machine"
 NOT_FULL: Final = "the battery does not tell what it holds when full"
@@ -61,7 +62,7 @@ class Meters:
         }
         derived = {name: product.running for name, product in self._products.items()}
         self._channels = {**channels, **derived}
-        self.reason = reason_for_none(self._meters, self._cpu, self._model)
+        self.reason = reason_for_none(self._meters, self._cpu, self._model, self._rails)
         self.status = Status.MODELLED if self._cpu else weakest_status(self._meters)
 
     def take(self, samples: Mapping[str, tuple[Ints, Floats]]) -> None:
@@ -300,12 +301,17 @@ def own_cpu_time(channels: Sequence[Channel]) -> list[Channel]:
 
 
 def reason_for_none(
-    meters: Sequence[Channel], cpu: Sequence[Channel], model: PowerModel | None
+    meters: Sequence[Channel],
+    cpu: Sequence[Channel],
+    model: PowerModel | None,
+    rails: Sequence[Channel],
 ) -> str | None:
     """Reason why there is no power; None where there is."""
     if meters or cpu:
         return None
-    return NO_SENSOR if model is None else NO_CPU_TIME
+    if model is not None:
+        return NO_CPU_TIME
+    return ONLY_PARTS.format(", ".join(rail.name for rail in rails)) if rails else NO_SENSOR
 
 
 def weakest_status(channels: Sequence[Channel]) -> Status:

@@ -25,6 +25,7 @@ from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
+from wattstep.schema.channel import thing_of
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import weakest
 from wattstep.schema.metrics import HEADLINES
@@ -39,6 +40,7 @@ _FIRST: Final = tuple(
 )
 SCREEN: Final = 40  # lines
 BAR: Final = 30  # cells
+FEW_RAILS: Final = 3  # that stand among the figures where there is no total
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
@@ -220,6 +222,9 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
+        if name == "energy_per_step" and shown.missing and len(report.energy_by_rail) <= FEW_RAILS:
+            for rail, figure in report.energy_by_rail.items():
+                yield f"Energy of {brief(thing_of(rail, figure.unit) or rail)}", show(figure)
 
 
 def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:

@@ -57,6 +57,12 @@ def test_time_and_joules_left_are_those_of_steady_steps(tmp_path: Path) -> None:
     assert ahead.words().endswith("to finish")
 
 
+def test_parts_of_the_machine_are_no_lack_of_sensors(tmp_path: Path) -> None:
+    card = channel("gpu0.power", "power_part", domain="gpu")
+    ahead = trained(tmp_path, {card: lambda t_s: 80})
+    assert_says(str(ahead.figures["energy_left"].reason), "only parts", "gpu0.power", "no total")
+
+
 def test_steps_in_which_a_governor_looked_do_not_count(tmp_path: Path) -> None:
     looks = [{"first_step": 0, "last_step": 9}, {"first_step": 20, "last_step": 24}]
     conditions = {"governor": {"looks": looks}}

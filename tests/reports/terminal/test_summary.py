@@ -70,6 +70,16 @@ def test_a_reason_stands_there_once() -> None:
     assert f"Energy per step — {synthetic.NO_RAPL}" in text
 
 
+def test_energy_of_few_parts_where_there_is_no_total() -> None:
+    metrics = {"energy_per_step": synthetic.missing("J", "only parts of the machine are measured")}
+    rails = {"gpu0.energy": synthetic.figure(1.27, "J"), "gpu1.energy": synthetic.missing("J")}
+    text = shown(120, metrics=metrics, energy_by_rail=rails)
+    assert re.search(r"Energy of gpu0 +1\.27 J +measured", text)
+    assert "gpu1" not in text
+    many = {f"rail.{number}": synthetic.figure(1.0, "J") for number in range(4)}
+    assert "Energy of" not in shown(120, metrics=metrics, energy_by_rail=many)
+
+
 def test_a_phase_and_what_is_unattributed_in_it_are_told_apart() -> None:
     phases = [{"phase": name, "time": synthetic.figure(seconds, "s", "attributed")}
               for name, seconds in (("forward", 6e-3), ("data", 3e-3))]  # fmt: skip
@@ -156,7 +166,7 @@ def test_a_reason_moves_no_other_row_and_folds_in_what_room_there_is() -> None:
         "energy_per_step": synthetic.missing("J", "there is no sensor of power, " * 4),
     }
     for width in (80, 200):
-        (line,) = [each for each in shown(width, metrics=metrics).splitlines()
+        (line,) = [each for each in shown(width, metrics=metrics, energy_by_rail={}).splitlines()
                    if each.startswith("Step time")]  # fmt: skip
         assert re.fullmatch(r"Step time \(mean\) {2}10\.0 ms {2}measured", line.rstrip())
 

@@ -38,8 +38,9 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
     if value < WORTH * step:
         return Missing(f"{device} waits for the host {100 * value / step:.1f} % of a step")
     saving = Saving(value=value, low=0.0, high=max(min(time.high or value, step), value))
-    if facts.ours:
-        how = f"a larger batch: {facts.run_with(batch=2 * facts.run.info.batch_size)}"
+    batch = facts.run.info.batch_size
+    if facts.ours and batch is not None:
+        how = f"a larger batch: {facts.run_with(batch=2 * batch)}"
         if facts.on_torch and not facts.run.info.options.get("compiled"):
             how += "; --compile launches less"
     else:

@@ -222,9 +222,16 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
             continue
         reasons.add(shown.reason if shown.missing else "")
         yield wording.metric_of(report, name).label, shown
-        if name == "energy_per_step" and shown.missing and len(report.energy_by_rail) <= FEW_RAILS:
-            for rail, figure in report.energy_by_rail.items():
-                yield f"Energy of {brief(thing_of(rail, figure.unit) or rail)}", show(figure)
+        if name == "energy_per_step" and shown.missing:
+            yield from _few_rails(report)
+
+
+def _few_rails(report: RunReport) -> Iterator[tuple[str, Shown]]:
+    """Energy of the parts of the machine that are measured, where these are few and there is no total."""
+    known = {name: each for name, each in report.energy_by_rail.items() if not each.missing}
+    if len(known) <= FEW_RAILS:
+        for name, figure in known.items():
+            yield f"Energy of {brief(thing_of(name, figure.unit) or name)}", show(figure)
 
 
 def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.fleet.dask import LIMIT_S, scheduler, worker
 from tests.fleet.made import plan
 from tests.fleet.test_fleet import Watched
 from tests.refusals import refused
@@ -27,6 +27,7 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.schema.outcome import Configuration, Outcome
 from wattstep.sweep.cluster import (
     ClusterHost,
+    capacity_of,
     check_alike,
     connect,
     outcome_of_failure,
@@ -40,21 +41,6 @@ from wattstep.sweep.sweep import in_thread
 from wattstep.train.child.measuring import Listener
 
 pytest.importorskip("distributed")
-
-LIMIT_S = 150.0
-
-
-def dask(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
-    """A part of the cluster in a process of its own."""
-    command = [sys.executable, "-m", "dask", *arguments]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def worker(cwd: Path, name: str, label: str, amount: int = 1) -> subprocess.Popen[bytes]:
-    return dask(
-        "worker", "--scheduler-file", "scheduler.json", "--nthreads", "1", "--no-nanny",
-        "--no-dashboard", "--name", name, "--resources", f"{label}={amount}", cwd=cwd,
-    )  # fmt: skip
 
 
 def trainings_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -76,21 +62,12 @@ def loads_torch(process: psutil.Process) -> bool:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Address, and two workers that stand for boards of one kind, one of another."""
-    parts = [
-        dask(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-            "--scheduler-file", "scheduler.json", cwd=tmp_path,
-        )
-    ]  # fmt: skip
-    file = tmp_path / "scheduler.json"
-    until(lambda: file.exists() and file.read_text().rstrip().endswith("}"), LIMIT_S)
-    parts += [worker(tmp_path, f"tx2-{number}", "device_tx2") for number in range(2)]
-    parts += [worker(tmp_path, "pi", "device_pi")]
-
-    yield json.loads(file.read_text())["address"], parts[1:]
-    for part in reversed(parts):
-        part.kill()
-        part.wait()
+    with scheduler(tmp_path) as (address, parts):
+        parts += [worker(tmp_path, f"tx2-{number}", "device_tx2") for number in range(2)]
+        parts += [worker(tmp_path, "pi", "device_pi")]
+        with connect(address) as client:
+            until(lambda: capacity_of(client) == {"tx2": 2, "pi": 1}, LIMIT_S)
+        yield address, parts
 
 
 def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
@@ -123,6 +100,8 @@ def test_a_lost_worker_is_made_up_for_and_a_device_measures_one_at_a_time(
         swept.kill()
     assert swept.returncode == 0, errors
     assert not alive  # a training never goes on beside the one that replaces it
+    # What it had begun lies among its own files, which the next worker of that folder clears away.
+    assert list((tmp_path / "space").glob("*/worker-*/wattstep-*"))
     assert most == 1  # both stand on this machine, and would disturb each other
     assert not trainings_of(other)
     outcomes = read_outcomes(tmp_path / "swept", pytest.fail)

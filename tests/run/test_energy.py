@@ -420,3 +420,24 @@ def test_the_energy_of_a_step_says_how_much_gaps_between_steps_widen_it(tmp_path
     reach = 0.1 * 56 / 57  # of the 57 steps that count the last has no gap after it
     assert_says(figure.method, f"{100 * reach:.2g} %", "either side")
     assert figure.high - figure.value >= reach * figure.value * 0.999
+
+
+@pytest.mark.parametrize(
+    ("role", "used"), [("power_part", "soc.energy"), ("power_total", "soc.power")]
+)
+def test_a_part_of_the_machine_takes_no_total_counter_s_place(
+    tmp_path: Path, role: str, used: str
+) -> None:
+    """A counter with a new value every 10 ms, power of the same name with one every ms."""
+    counter, gauge = (
+        replace(channel, status="replayed")
+        for channel in (energy(1 << 32, name="soc.energy"), power(role, name="soc.power"))
+    )
+    sampled = [
+        Sampled(
+            channel=counter, raw=lambda t_ns: (t_ns - BEGIN) // (10 * MS) * 50_000 % (1 << 32)
+        ),  # 5 W
+        Sampled(channel=gauge, raw=lambda t_ns: 2000 + t_ns // MS % 2),
+    ]
+    make_run(tmp_path / "run", sampled)
+    assert [c.name for c in load(tmp_path / "run").series.total_channels] == [used]

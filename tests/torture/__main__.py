@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.torture import elsewhere, recording
-from tests.torture.promises import MARK, Told, UnexplainedError, left_behind, wait_for
+from tests.torture.promises import MARK, Told, UnexplainedError, expect, left_behind, wait_for
 
 
 @dataclass(kw_only=True)
@@ -38,6 +38,9 @@ class Row:
     lost_s: float = 0.0
     unexplained: list[str] = field(default_factory=list)
 
+
+# Files of all processes of a user, beside each other: a lock of ours, and what is others'.
+KEPT: Final = ("wattstep-measuring.lock", "torchinductor_", "dask-scratch-space", "adb.")
 
 # How often each comes, beside the others.
 FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
@@ -61,6 +64,7 @@ FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
     "six recorders at once": (recording.six_recorders, 1),
     "ssh children killed": (elsewhere.cut_ssh, 1),
     "adb children killed": (elsewhere.cut_adb, 1),
+    "Dask workers killed": (elsewhere.kill_dask, 1),
     "four workers, killed again and again": (elsewhere.kill_workers, 1),
 }
 
@@ -91,9 +95,14 @@ def one(name: str, row: Row, seed: str) -> None:
     row.times += 1
     os.environ[MARK] = mark = seed.replace(" ", "-")
     with tempfile.TemporaryDirectory(prefix="wattstep-torture-") as made:
+        temporary = Path(made, "tmp")
+        temporary.mkdir()
+        os.environ["TMPDIR"] = str(temporary)
         try:
             told = FAULTS[name][0](random.Random(f"{name} {seed}"), Path(made))
             wait_for(lambda: not left_behind(mark), f"left behind: {left_behind(mark)}")
+            left = [each.name for each in temporary.iterdir() if not each.name.startswith(KEPT)]
+            expect(not left, f"files left behind: {left}")
         except Exception as error:
             words = (
                 str(error)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.foreign import unclosed_run
+from tests.fleet.dask import scheduler, worker
 from tests.fleet.made import plan
 from tests.fleet.phone.made import adb_server, connected
 from tests.fleet.phone.test_faults import KILLED, marks
@@ -30,6 +31,7 @@ from wattstep.errors import RecordingError
 from wattstep.remote.ssh import ConnectionLostError
 from wattstep.schema.journal import Mark
 from wattstep.schema.outcome import Outcome
+from wattstep.sweep.cluster import capacity_of, connect
 from wattstep.sweep.folder import OUTCOMES, SweepFolder
 from wattstep.sweep.hosts import Task
 from wattstep.sweep.sweep import sweep_on
@@ -218,6 +220,40 @@ def cut_adb(rng: random.Random, folder: Path) -> Told:
     told = look(folder / "run", (steps - 1, 0), samples=False)
     expect(told.lost_steps == 0, f"{told.lost_steps} steps are lost")
     return told
+
+
+def kill_dask(rng: random.Random, folder: Path) -> Told:
+    """Dask workers are killed at random moments of a sweep, up to twice, and others come: it completes."""
+    words = [
+        *PYTHON, "sweep", "--device", "tx2", "--workloads", "lenet", "--batch", "1,2",
+        "--threads", "1", "--steps", "6", "--trace", "none", "--cooldown", "none",
+        "--out", str(folder / "sweep"), "--quiet",
+    ]  # fmt: skip
+    with scheduler(folder) as (address, workers):
+        workers += [worker(folder, str(number), "device_tx2") for number in range(2)]
+        with connect(address) as client:
+            wait_for(lambda: capacity_of(client) == {"tx2": 2}, "the workers do not come")
+            swept = subprocess.Popen(
+                [*words, "--scheduler", address],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            try:
+                for number in range(rng.randint(1, 2)):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        swept.wait(rng.uniform(0.5, 20.0))
+                    one = workers.pop(rng.randrange(2))
+                    kill([one.pid])
+                    one.wait()
+                    workers.append(worker(folder, str(2 + number), "device_tx2"))
+                _, said = swept.communicate(timeout=LONG_S)
+            finally:
+                swept.kill()
+                swept.communicate()
+            expect(swept.returncode == 0, f"it ended with {swept.returncode}: {said[-300:]}")
+            wait_for(lambda: capacity_of(client) == {"tx2": 2}, "the last worker does not come")
+            kept = [each for each in (folder / "space").glob("*/worker-*") if each.is_dir()]
+            expect(len(kept) == 2, f"left of workers that were killed: {kept}")
+    return swept_once(folder / "sweep")
 
 
 class Mortal:

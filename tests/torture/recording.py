@@ -250,7 +250,7 @@ def set_clock(rng: random.Random, folder: Path) -> Told:
 
 def few_inodes(rng: random.Random, folder: Path) -> Told:
     """A file system in which so many files can be made: it records, or says in one line why not."""
-    most, seconds = rng.randint(1, 25), rng.uniform(0.1, 0.5)
+    most, seconds = rng.randint(1, 45), rng.uniform(0.1, 0.5)
     place = folder / "small"
     place.mkdir()
     # The file system lives as long as the process that mounted it: what lies there is copied out.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from wattstep.schema.spelling import rounded
 APART: Final = 2.0  # times: further apart no two sensors of one thing are, of which both are right
 SAME: Final = 0.01  # of an energy: nearer nothing tells them apart but how they were written
 FINER: Final = 2  # times as many new values as the counter's: power tells more than it
+STUCK: Final = (
+    10  # times as long, and as much energy, as between its new values: no counter needs that
+)
+CAUGHT_UP: Final = 0.5  # of that energy, at least, is in the next step of a counter that was late
 STILL: Final = 0.05  # of the time, at least, a counter stood still that is told of
 # Volts times amperes of an AC meter are more than its watts, by less than so many times.
 APART_AC: Final = 4.0
@@ -61,20 +65,49 @@ class Contradiction:
     apart: float | None = None
 
 
-def counter_counts(counter: FloatArray, gauge: FloatArray) -> bool:
+_Samples: TypeAlias = tuple[IntArray, FloatArray]  # times in ns; values, NaN: failed reads
+
+
+def counter_counts(counter: _Samples, gauge: _Samples) -> bool:
     """True if of two that tell the energy of one supply the counter counts, else power does.
 
     A counter loses nothing between two reads. It does not count where it stands still, or where
     power gives more than twice as many new values: then it is too coarse, or was read too seldom.
+    Nor does it where it was stuck for a while.
 
     Args:
-        counter: Its values in J; NaN: failed reads.
+        counter: Its samples in J.
         gauge: Those of power in W.
     """
-    moves, news = (
-        int(np.count_nonzero(np.diff(each[np.isfinite(each)]))) for each in (counter, gauge)
+    counter, gauge = _known(counter), _known(gauge)
+    moves, news = (int(np.count_nonzero(np.diff(value))) for _, value in (counter, gauge))
+    return moves > 0 and news <= FINER * moves and not (news and _stuck(counter, gauge))
+
+
+def _known(samples: _Samples) -> _Samples:
+    known = np.isfinite(samples[1])
+    return samples[0][known], samples[1][known]
+
+
+def _stuck(counter: _Samples, gauge: _Samples) -> bool:
+    """True if a counter lost what power told while it stood still.
+
+    It stood still for far longer than else between two new values, over far more energy, and did
+    not catch up. Power that stands still then, too, may be of a log that wrote both once more.
+    """
+    (t_ns, joules), (times, watts) = counter, gauge
+    new = np.flatnonzero(np.diff(joules)) + 1  # reads that found it new
+    begin, end = np.append(0, new), np.append(new, len(t_ns) - 1)
+    used = np.append(0, np.cumsum(np.diff(times) * 1e-9 * (watts[1:] + watts[:-1]) / 2))
+    lasted = t_ns[end] - t_ns[begin]
+    told = np.diff(np.interp(t_ns[[begin, end]], times, used), axis=0)[0]
+    gained = np.maximum(joules[end] - joules[begin], 0)
+    caught_up = gained * (told.sum() - told) >= CAUGHT_UP * told * (gained.sum() - gained)
+    long = (lasted > STUCK * np.median(lasted)) & (told > STUCK * np.median(told))
+    return any(
+        len(np.unique(watts[(times > first + (last - first) // 2) & (times <= last)])) > 1
+        for first, last in t_ns[[begin, end]].T[long & ~caught_up]
     )
-    return moves > 0 and news <= FINER * moves
 
 
 def contradictions(channels: Sequence[Channel], log: Log) -> dict[str, Contradiction]:
@@ -132,7 +165,7 @@ def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradic
     known = 2 * float(steps[steps > 0].min()) + _of_samples(power, integrated, log, begin, end)
     if more - less <= SAME * more + known / counted_s:
         return {}
-    counts = counter_counts(log.raw(energy.name)[1], log.raw(power.name)[1])
+    counts = counter_counts(log.raw(energy.name), log.raw(power.name))
     used = energy if counts else power
     seconds = float(end - begin) * 1e-9
     watts = (energy.name, by_energy, power.name, by_power)

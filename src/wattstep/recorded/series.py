@@ -228,11 +228,10 @@ class Series(Sampled):
             return False  # what reads it here reads it as often as power
         gauges = [
             c
-            for c in self.with_role("power_total", "power_part")
+            for c in self.with_role(channel.role.replace("energy", "power"))
             if c.kind == "gauge" and self._thing(c) == self._thing(channel)
         ]
-        value = self.raw(channel.name)[1]
-        return any(not counter_counts(value, self.raw(c.name)[1]) for c in gauges)
+        return any(not counter_counts(self.raw(channel.name), self.raw(c.name)) for c in gauges)
 
     @property
     def total_channels(self) -> list[Channel]:

@@ -35,7 +35,9 @@ def measure_on_worker(task: Task, key: str) -> tuple[Outcome, bytes]:
     host = LocalHost(worker.address, worker=host_of(worker.address))
     warnings: list[str] = []
     listener = Listener(on_progress=lambda progress: None, on_warning=warnings.append)
-    with tempfile.TemporaryDirectory(prefix="wattstep-") as folder:
+    # Of a worker that was killed, the next one that has its files there clears this away.
+    place = worker.local_directory
+    with tempfile.TemporaryDirectory(prefix="wattstep-", dir=place) as folder:
         out = str(Path(folder, task.configuration.name))
         here = replace(task, settings=replace(task.settings, out=out))
         outcome = host.measure(here, listener)

@@ -42,22 +42,64 @@ def test_power_and_energy_of_which_one_has_another_unit_are_told_with_what_is_us
     assert saying(run.document()["status_notes"], "contradict", used)
 
 
-@BOTH
-@pytest.mark.parametrize("still", ["begin", "end"])
-def test_a_counter_that_stands_still_for_half_of_the_log(
+POWER = pytest.mark.parametrize(
+    ("header", "used"),
+    [("t_s,power [W],energy [J]", "power"), ("time_s,power_W,energy_J", "meter.power")],
+)
+
+
+@POWER
+@pytest.mark.parametrize("still", ["begin", "middle", "end"])
+def test_a_counter_that_was_stuck_for_a_third_of_the_log(
     tmp_path: Path, header: str, used: str, still: str
 ) -> None:
-    """300 J of 600 J: figures hold both, and say how long it stood still."""
-    run = log(
-        tmp_path,
-        header,
-        lambda n: f"{watts(n)},{5 * (max(n - 60, 0) if still == 'begin' else min(n, 60))}",
-    )
+    """400 J of 600 J: power counts, figures hold both, and say how long it stood still."""
+
+    def counted(n: int) -> int:
+        return 5 * {"begin": max(n - 40, 0), "middle": n - min(max(n - 40, 0), 40), "end": min(n, 80)}[still]  # fmt: skip
+
+    run = log(tmp_path, header, lambda n: f"{watts(n)},{counted(n)}")
     energy, power = run.metrics["recorded_energy"], run.metrics["mean_power"]
-    assert (energy.low, energy.high) == pytest.approx((300.0, 600.0))
-    assert_says(energy.reason, "contradict", "2.5 W", "5 W", used, "stood still for 60 s", "both")
-    assert power.low <= 2.5
-    assert power.high == pytest.approx(5.0)
+    assert (energy.value, energy.low, energy.high) == pytest.approx((600.0, 400.0, 600.0))
+    assert_says(energy.reason, "contradict", f"those of {used}", "stood still for 40 s", "both")
+    assert power.value == pytest.approx(5.0)
+
+
+@POWER
+def test_a_counter_that_is_stuck_under_load(tmp_path: Path, header: str, used: str) -> None:
+    """80 s at 5 W and 45 s at 20 W: 1,300 J, of which the counter has 400 J."""
+    cells = [(watts(n), 5.0 * n) for n in range(81)] + [(20 + n % 2 - 0.5, 400) for n in range(45)]
+    run = log(tmp_path, header, lambda n: "{},{}".format(*cells[n]), len(cells))
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(1300.0, rel=0.01)
+    assert energy.low == pytest.approx(400.0, rel=0.01)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "row",
+    [
+        # A counter in steps of 10 J, new every 2 s, and at 0.2 W every 50 s.
+        lambda n: (
+            (watts(n // 2), 5 * n // 10 * 10)
+            if n < 80
+            else (0.2 + n // 2 % 2 / 100, 400 + (n >= 110) * 10)
+        ),
+        # Read as it was for 40 s, then as it is.
+        lambda n: (watts(n), 5 * n if not 40 <= n < 80 else 200),
+        # Both written once more for 40 s.
+        lambda n: (watts(n), 5 * n) if n < 80 else (4.0, 400),
+        # New every 4 s.
+        lambda n: (watts(n // 2), 5 * (n // 4 * 4)),
+    ],
+)  # fmt: skip
+def test_a_counter_that_stands_still_and_loses_nothing(
+    tmp_path: Path, header: str, used: str, row: Callable[[int], tuple[float, float]]
+) -> None:
+    run = log(tmp_path, header, lambda n: "{},{}".format(*row(n)))
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(row(120)[1])
+    assert f"({used})" in (energy.source or "")
 
 
 @BOTH

@@ -97,6 +97,36 @@ def test_a_counter_in_every_tenth_row_beside_power_in_all(tmp_path: Path, headin
     assert not saying(run.document()["status_notes"], "no reading")
 
 
+@pytest.mark.parametrize("heading", ["power [W],energy [J]", "power_W,energy_J"])
+@pytest.mark.parametrize("nothing", ["", "--"])
+@pytest.mark.parametrize(("every", "joules"), [((3, 7), 5.0 * 119), ((4, 1000), 5.0 * 120)])
+def test_sensors_with_turns_of_their_own_in_rows_of_which_most_are_empty(
+    tmp_path: Path, heading: str, nothing: str, every: tuple[int, int], joules: float
+) -> None:
+    """5 W in every third row, a counter in every seventh up to 119 s: neither was read in the others."""
+    power, counter = every
+
+    def row(n: int) -> str:
+        energy = 5 * n if not n % counter else nothing
+        return f"{nothing if n % power else 5},{energy},{1 if n % 4 == 2 else nothing}"
+
+    run = log(tmp_path, f"time_s,{heading},temp [°C]", row)
+    assert run.metrics["recorded_energy"].value == pytest.approx(joules)
+    assert not saying(run.document()["status_notes"], "no reading")
+
+
+def test_a_read_that_failed_at_its_turn_is_a_gap(tmp_path: Path) -> None:
+    """5 W in every third row but that of 60 s, between 57 and 63 s nothing is known."""
+    run = log(
+        tmp_path,
+        "t_s,power [W],temp [°C]",
+        lambda n: f"{'' if n % 3 or n == 60 else 5},{'' if n % 7 else 40}",
+    )
+    energy = run.metrics["recorded_energy"]
+    assert (energy.value, energy.low, energy.high) == pytest.approx((570.0, 570.0, 600.0))
+    assert saying(run.document()["status_notes"], "6 s of 120 s")
+
+
 @pytest.mark.parametrize("name", ["power [W]", "power_W"])
 def test_reads_that_fail_beside_a_column_of_every_row(tmp_path: Path, name: str) -> None:
     run = log(tmp_path, f"time_s,{name},temp [°C]", lambda n: f"{'' if n % 4 == 3 else 5},40")

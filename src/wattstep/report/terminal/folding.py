@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeAlias
 
 from rich.cells import cell_len
@@ -17,6 +19,9 @@ BOUNDLESS = 100_000  # columns
 SHORT = 16  # cells that stay on one line where that costs no lines: a number and its unit
 FEW = 2  # lines more than the shortest way takes
 GAP = 2  # blanks between columns, and before what goes below a row
+SEEN = 100  # rows whose lines are counted: of a thousand it would take seconds
+
+_Ranges: TypeAlias = Sequence[tuple[int, int]]  # cells of each column's longest word and line
 
 
 def print_table(table: Table, console: Console, indent: int = 0) -> None:
@@ -29,16 +34,19 @@ def print_table(table: Table, console: Console, indent: int = 0) -> None:
         console: Where to print.
         indent: Blanks before each line.
     """
-    longest = _longest(table, console)
+    ranges = [_measured(column, table, console) for column in table.columns]
+    whole = _with_widths(table, [longest for _, longest in ranges])
+    longest = _longest(whole, console)
     if longest + indent <= console.width:
         # A padding measures all of its table once more.
-        console.print(Padding(table, (0, 0, 0, indent), expand=False) if indent else table)
+        console.print(Padding(whole, (0, 0, 0, indent), expand=False) if indent else whole)
         return
-    frame = longest - sum(_measured(c, table, console)[1] for c in table.columns)
-    layouts = [list(each) for each in _layouts(table, console, console.width - indent, frame)]
-    heights = [_height(each, console, indent) for each in layouts]
+    frame = longest - sum(line for _, line in ranges)
+    layouts = _layouts(_beginning(table), ranges, console, console.width - indent, frame)
+    heights = [_height(list(each), console, indent) for each in layouts]
     nicest = next(n for n, height in enumerate(heights) if height <= min(heights) + FEW)
-    for part in layouts[nicest]:
+    layouts = _layouts(table, ranges, console, console.width - indent, frame)
+    for part in next(islice(layouts, nicest, None)):
         if isinstance(part, _Unbroken):
             console.print(Text(" " * (indent + GAP)) + part.text, soft_wrap=True)
         else:
@@ -55,21 +63,22 @@ class _Unbroken:
 _Part: TypeAlias = RenderableType | _Unbroken
 
 
-def _layouts(table: Table, console: Console, width: int, frame: int) -> Iterator[Iterator[_Part]]:
+def _layouts(
+    table: Table, ranges: _Ranges, console: Console, width: int, frame: int
+) -> Iterator[Iterator[_Part]]:
     """Ways to print a table, the nicer ones first."""
     first, *others = table.columns
     rows = _Rows(table, console, width)
     for short in (SHORT, 0):
-        widths = _widths(table, table.columns, console, width - frame, short)
-        if widths is not None:
+        if (widths := _widths(ranges, width - frame, short)) is not None:
             yield iter([_with_widths(table, widths)])
-        if short and (widths := rows.widths(others, GAP)) is not None:
+        if short and (widths := rows.widths(ranges[1:], GAP)) is not None:
             yield rows.parts([first], others, widths, [])
     for count in range(len(others), 0, -1):
         beside = table.columns[:count]
         if count == 1:
             yield rows.parts(beside, [], [], others)
-        elif (widths := rows.widths(beside, 0)) is not None:
+        elif (widths := rows.widths(ranges[:count], 0)) is not None:
             yield rows.parts([], beside, widths, table.columns[count:])
 
 
@@ -83,20 +92,23 @@ def _height(parts: Sequence[_Part], console: Console, indent: int) -> int:
 
 
 def _with_widths(table: Table, widths: Sequence[int]) -> Table:
-    """The table, its columns as wide as that."""
-    own = Table(
-        title=table.title, title_justify=table.title_justify, title_style=table.title_style,
-        box=table.box, pad_edge=table.pad_edge, padding=table.padding, show_edge=table.show_edge,
-        header_style=table.header_style, show_header=table.show_header,
-    )  # fmt: skip
-    for column, width in zip(table.columns, widths, strict=True):
-        own.add_column(
-            column.header, justify=column.justify, width=width, overflow="fold", style=column.style
-        )
-    for row, cells in zip(
-        table.rows, zip(*(c.cells for c in table.columns), strict=True), strict=True
+    """The table, its columns as wide as that; rich measures none of their cells again."""
+    own = copy(table)
+    own.columns = [
+        replace(column, width=width, overflow="fold")
+        for column, width in zip(table.columns, widths, strict=True)
+    ]
+    return own
+
+
+def _beginning(table: Table) -> Table:
+    """The table's first rows."""
+    own = copy(table)
+    own.columns, own.rows = [column.copy() for column in table.columns], []
+    for row, *cells in islice(
+        zip(table.rows, *(c.cells for c in table.columns), strict=True), SEEN
     ):
-        own.add_row(*cells, style=row.style)
+        own.add_row(*cells, style=row.style, end_section=row.end_section)
     return own
 
 
@@ -114,10 +126,9 @@ class _Rows:
     console: Console
     width: int
 
-    def widths(self, columns: Sequence[Column], indent: int) -> list[int] | None:
+    def widths(self, ranges: _Ranges, indent: int) -> list[int] | None:
         """Cells of columns that stand beside each other; None where they have no room."""
-        room = self.width - indent - GAP * (len(columns) - 1)
-        return _widths(self.table, columns, self.console, room, SHORT)
+        return _widths(ranges, self.width - indent - GAP * (len(ranges) - 1), SHORT)
 
     def parts(
         self,
@@ -174,11 +185,8 @@ def _beside(
     return Padding(grid, (0, 0, 0, indent), expand=False)
 
 
-def _widths(
-    table: Table, columns: Sequence[Column], console: Console, room: int, short: int
-) -> list[int] | None:
+def _widths(ranges: _Ranges, room: int, short: int) -> list[int] | None:
     """Cells of each column: at least its longest word, and all of it up to `short`; None: no room for these."""
-    ranges = [_measured(column, table, console) for column in columns]
     most = [longest for _, longest in ranges]
     if sum(most) <= room:
         return most
@@ -194,7 +202,13 @@ def _measured(column: Column, table: Table, console: Console) -> tuple[int, int]
     """Cells of the longest word of a column and of its longest line."""
     options = console.options.update(width=BOUNDLESS)
     cells: list[RenderableType] = [*([column.header] if table.show_header else []), *column.cells]
-    ranges = [Measurement.get(console, options, cell) for cell in cells]
+    ranges = [
+        # As `Measurement.get`, without what it asks of cells that are no texts.
+        cell.__rich_measure__(console, options)
+        if isinstance(cell, Text)
+        else Measurement.get(console, options, cell)
+        for cell in cells
+    ]
     longest = max((one.maximum for one in ranges), default=0)
     return longest if column.no_wrap else max((one.minimum for one in ranges), default=0), longest
 

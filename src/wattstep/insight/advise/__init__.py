@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from wattstep.insight.advise.facts import WORTH
 from wattstep.schema.figure import Missing
 
 if TYPE_CHECKING:
@@ -43,5 +44,16 @@ def all_advice(facts: Facts) -> dict[str, Advice | Missing]:
             )
             continue
         module, _, function = place.partition(":")
-        pieces[name] = getattr(importlib.import_module(module), function)(facts)
+        pieces[name] = _worth(getattr(importlib.import_module(module), function)(facts))
     return pieces
+
+
+def _worth(piece: Advice | Missing) -> Advice | Missing:
+    """The piece, if it should save anything; one whose gain only a run can tell stays."""
+    if isinstance(piece, Missing) or piece.gain.value is None or piece.gain.value >= WORTH:
+        return piece
+    gain = piece.gain
+    return Missing(
+        f"{100 * gain.value:.1f} % of a step is what it should save, "
+        f"{100 * (gain.high or 0.0):.0f} % at most: {gain.method}"
+    )

@@ -50,10 +50,12 @@ def all_advice(facts: Facts) -> dict[str, Advice | Missing]:
 
 def _worth(piece: Advice | Missing) -> Advice | Missing:
     """The piece, if it should save anything; one whose gain only a run can tell stays."""
-    if isinstance(piece, Missing) or piece.gain.value is None or piece.gain.value >= WORTH:
+    if isinstance(piece, Missing):
         return piece
-    gain = piece.gain
+    value, most = piece.gain.value, piece.gain.high or 0.0
+    if value is None or value >= WORTH:
+        return piece
     return Missing(
-        f"{100 * gain.value:.1f} % of a step is what it should save, "
-        f"{100 * (gain.high or 0.0):.0f} % at most: {gain.method}"
+        f"{100 * value:.1f} % of a step is what it should save, {100 * most:.0f} % at most: "
+        f"{piece.gain.method}"
     )

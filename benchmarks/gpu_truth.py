@@ -494,9 +494,7 @@ def energy_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
                 # The same stretch by both: what a step takes leaves out the gaps between steps.
                 curve = rails[power[0]].curve
                 gained, covered = curve.difference(np.array([begin_ns]), np.array([end_ns]))
-            told = (
-                run.report().energy_by_rail
-            )  # the GPU's one rail, by its counter where it has one
+            told = run.report().energy_by_rail  # of the GPU alone: one rail
             figure = next(iter(told.values()), run.metrics["energy_per_step"])
             yield (
                 name,
@@ -542,7 +540,7 @@ def memory_part(options: argparse.Namespace, machine: Machine) -> Iterator[Row]:
                 figure.value if figure else 0
             )
         free, total = cuda.mem_get_info()
-        driver = total - free  # with CUDA's context, as the run's peak has it
+        driver = total - free  # with CUDA's context, as in the run's peak
         yield (
             name,
             str(figure),

@@ -57,6 +57,12 @@ def test_the_update_interval_is_found_whether_values_repeat_by_chance_or_not(
     assert seen.resolution == (pytest.approx(resolution, rel=1e-6) if resolution else None)
 
 
+def test_a_source_that_gives_two_values_for_three_reads_is_slower_than_these() -> None:
+    """As the counter of a GPU, which is dear to ask for: a new value every 100 ms, read every 60."""
+    assert found(*sampled(0.1, 0.06)).slower
+    assert not found(*sampled(0.1, 0.09)).slower
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_intervals_from_two_to_fifty_reads_hold_the_truth(seed: int) -> None:
     """Each read comes up to a tenth of its period late; the truth is drawn at random."""

@@ -15,10 +15,12 @@ from wattstep.insight.advise import ADVICE
 from wattstep.insight.advise.advice import gain_of
 from wattstep.insight.advise.section import advice
 from wattstep.insight.explain import explain
+from wattstep.insight.explain.operations import work_of
 from wattstep.insight.explain.section import Section
+from wattstep.insight.explain.threads import is_cut
 from wattstep.report.divisions import divisions
 from wattstep.run import load
-from wattstep.schema.figure import Figure, Status
+from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.stats.speedup import Saving
 from wattstep.store.ceilings import keep
 
@@ -219,7 +221,8 @@ def test_calls_of_torch_are_advised_where_torch_trains_alone(tmp_path: Path) -> 
         "convolution_fp32": 20e9, "convolution_channels_last_fp32": 40e9,
         "convolution_bf16": 90e9,
     }  # fmt: skip
-    keep(replace(ceilings(flops=20e9, **kinds), engine=TOY["engine"]))
+    for threads, flops in ((1, 20e9), (3, 60e9)):
+        keep(replace(ceilings(threads, flops, **kinds), engine=TOY["engine"]))
     script = {**TOY, "options": {"script": "train.py"}}
     zeros = trained(tmp_path / "zeros", info=script, phases=OPTIMIZER)
     _rename(zeros, "optimizer-op", "aten::zero_")
@@ -280,6 +283,9 @@ def test_threads_of_an_opencl_device_are_asked_of_its_driver(tmp_path: Path) -> 
 
 def test_idle_cores_ask_for_more_threads(tmp_path: Path) -> None:
     path = trained(tmp_path / "run", WORK, machine(1.0, 1.0), {"threads": 1}, steps=120)
+    keep(ceilings(threads=1, flops=20e9))
+    assert_says(refused(advice(load(path)))["more threads"], "0.0 %", "68 % at most", "ceilings")
+    keep(ceilings(threads=4, flops=60e9))
     row = given(advice(load(path)))["more_threads"]
     assert_says(row["do"], "4 threads", 1)
     # Forward and backward are large enough to be cut: 18 ms of 20.
@@ -290,6 +296,16 @@ def test_a_gpu_that_waits_for_the_host_wants_more_at_once(tmp_path: Path) -> Non
     row = given(advice(load(ran_on_gpu(tmp_path / "run"))))["feed_the_gpu"]
     # Of 50 ms without work, 10 were after the launch.
     assert value(row["gain"]) == pytest.approx(0.4)
+    assert_says(row["how"], "CUDA graphs", "trace and import")
+
+
+def test_what_only_asks_a_gpu_wants_no_threads(tmp_path: Path) -> None:
+    run = load(ran_on_gpu(tmp_path / "run"))
+    work = work_of(run)
+    assert not isinstance(work, Missing)
+    asks = {row.name for row, asks in zip(work.rows, work.asks, strict=True) if asks}
+    assert asks == {"aten::mm"}  # a product, whose parts threads would share
+    assert not is_cut(work).any()
 
 
 def test_a_run_without_operations_says_why(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_a_run_that_was_away_while_it_was_read_is_not_damaged_when_it_is_back(si
     found = site.figures.known(back)
     assert found is not None
     assert (found.steps, found.problem) == (60, "")
+
+
+def test_figures_of_a_run_that_lay_in_its_place_meanwhile_are_not_its_own(site: Site) -> None:
+    entry = only(site.store)
+    away = site.store.root.parent / "away"
+    entry.path.rename(away)
+    recorded(entry.path, watts=None)
+    site.figures.want([entry])  # the list was looked at before that
+    until(lambda: not site.figures.waiting)
+    shutil.rmtree(entry.path)
+    away.rename(entry.path)
+    back = only(site.store)
+    site.figures.want([back])
+    until(lambda: not site.figures.waiting)
+    found = site.figures.known(back)
+    assert found is not None
+    assert found.metrics["energy_per_step"].value == pytest.approx(0.1)  # 5 W for 20 ms
 
 
 def test_a_run_made_anew_is_another_one_whatever_its_files_have_in_common(site: Site) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.watching.made import BEGIN_NS, Journal, channel
 from tests.wording import assert_says
 
 from wattstep.live.eta import Stretches
+from wattstep.live.meters import Meters
+from wattstep.live.running import Running
 from wattstep.live.so_far import LiveForecast
 from wattstep.schema.figure import Figure
 from wattstep.schema.settings import parse_power_model
@@ -61,6 +64,19 @@ def test_parts_of_the_machine_are_no_lack_of_sensors(tmp_path: Path) -> None:
     card = channel("gpu0.power", "power_part", domain="gpu")
     ahead = trained(tmp_path, {card: lambda t_s: 80})
     assert_says(str(ahead.figures["energy_left"].reason), "only parts", "gpu0.power", "no total")
+
+
+def test_power_and_counter_of_one_card_are_one_rail(tmp_path: Path) -> None:
+    power = channel("gpu0.power", "power_part")
+    energy = channel("gpu0.energy", "energy_part", "J", "counter")
+    run = Journal(tmp_path / "run", power, energy)
+    t_ns = np.arange(40) * 500_000_000
+    for joules, name in ((40.0 * np.arange(40), energy.name), (np.full(40, 7.0), power.name)):
+        known = {one.name: Running(one, 0.5) for one in (power, energy)}
+        known[power.name].take(t_ns, np.full(40, 80.0))
+        known[energy.name].take(t_ns, joules)
+        rails = Meters(run.info, known).rails()
+        assert {rail: figure.value for rail, figure in rails.items()} == {name: pytest.approx(80)}
 
 
 def test_steps_in_which_a_governor_looked_do_not_count(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from wattstep.live.eta import energy_for, level_after
 from wattstep.live.running import BIN_NS, NONE, Floats, Ints, Running, rates
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
-from wattstep.schema.channel import TRAINING_CPU, Channel
+from wattstep.schema.channel import TRAINING_CPU, Channel, thing_of
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import PowerModel
@@ -154,7 +154,10 @@ class Meters:
         return "gave no value yet" if none else "gives no values any more"
 
     def rails(self) -> dict[str, Figure]:
-        """Mean power of the last seconds by rail; parts and totals, never to be added."""
+        """Mean power of the last seconds by rail; parts and totals, never to be added.
+
+        A rail whose power and energy both are there is one, by its counter, where that counts.
+        """
         figures: dict[str, Figure] = {}
         for channel in self._rails:
             watts = self._watts_of(channel, WINDOW_S)
@@ -165,7 +168,15 @@ class Meters:
                 value=watts, unit="W", status=Status(channel.status), source=channel.source,
                 method=f"mean of the last {WINDOW_S:g} s",
             )  # fmt: skip
-        return figures if len(figures) > 1 else {}
+        counting = {thing_of(c.name, c.unit) for c in self._rails
+                    if c.kind == "counter" and figures[c.name].value}  # fmt: skip
+        of_gauges = {thing_of(c.name, c.unit) for c in self._rails if c.kind == "gauge"} - counting
+        figures = {
+            c.name: figures[c.name]
+            for c in self._rails
+            if thing_of(c.name, c.unit) not in (counting if c.kind == "gauge" else of_gauges)
+        }
+        return figures if len(figures) > 1 or self.reason is not None else {}
 
     def history(self) -> dict[int, float]:
         """Power in W by the number of its half second, of the last minutes, where all of it is known."""

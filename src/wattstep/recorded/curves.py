@@ -63,6 +63,17 @@ class Curve:
         rates[1:] = np.where(known, np.diff(self.total) / (length * 1e-9), np.nan)
         return rates
 
+    @property
+    def renewed(self) -> Curve:
+        """Of its samples those that brought more: of a counter that is read more often than it counts.
+
+        From one to the next its rate is the mean; from every reading to the next, nothing or far more.
+        """
+        new = np.append(False, np.diff(self.total) != 0)[: len(self.total)]
+        return Curve(
+            t_ns=self.t_ns[new], total=self.total[new], unit=self.unit, covered_ns=self.covered_ns[new]
+        )  # fmt: skip
+
     def difference(self, starts: ArrayLike, ends: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Integral over each interval as far as it was sampled, and the sampled length.
 

@@ -519,9 +519,8 @@ class Marks:
         lengths = np.diff(lists.offsets.to_numpy())
         self.step = np.repeat(np.arange(len(table)), lengths)
         self.t_ns: IntArray = lists.flatten().to_numpy()
-        self.host_ns: IntArray | None = (
-            None if len(self.t_ns) else self.t_ns
-        )  # of none, all is known
+        # Of no marks all is known.
+        self.host_ns: IntArray | None = None if len(self.t_ns) else self.t_ns
         if HOST_MARKS in table.column_names:  # runs of before December 2026 have none
             host_ns = table[HOST_MARKS].combine_chunks().flatten().to_numpy()
             self.host_ns = host_ns if len(host_ns) == len(self.t_ns) else None

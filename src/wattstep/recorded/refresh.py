@@ -25,7 +25,7 @@ BASES = 40
 ALMOST_ALL = 0.97  # of the differences are multiples of a resolution
 NEAR = 0.1  # of a resolution: as near as a multiple has to be
 MOST_MULTIPLES = 12  # beyond, a multiple of anything is near
-SLOWER = 1.9  # sample spacings: from here on, the source is slower than it is read
+SLOWER = 1.3  # sample spacings: from here on, the source is slower than it is read
 HARDLY_ANY = 0.05  # of the samples: as many repeat a value by chance
 
 
@@ -40,7 +40,7 @@ class Refresh:
         repeated: Share of the samples that repeat the value before them: no new information.
         spacing_s: Median time between samples in s.
         slower: Whether the source was seen to give values clearly more slowly than it was read, at
-            every second read or less. A load that stands still looks the same: the interval is then
+            three reads of four or less. A load that stands still looks the same: the interval is then
             that of the load, and what is said of the source errs on the safe side.
     """
 

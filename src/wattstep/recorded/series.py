@@ -225,7 +225,7 @@ class Series(Sampled):
         if channel.kind != "counter" or self._stands_still(channel):
             return channel.kind == "counter"
         if not self.imported.is_import and channel.status != "replayed":
-            return False  # what reads it here reads it as often as power
+            return False  # what reads it here reads it often enough
         gauges = [
             c
             for c in self.with_role(channel.role.replace("energy", "power"))

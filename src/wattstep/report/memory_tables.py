@@ -49,6 +49,11 @@ CATEGORIES: Mapping[str, Named] = {
         meaning="scratch space inside an operation, which no tensor shows",
         color="--evaluation",
     ),
+    "activations_and_rest": Named(
+        label="Activations and the rest",
+        meaning="all tensors but those of the model and its optimizer",
+        color="--series-4",
+    ),
     "library_pages": Named(
         label="Library pages", meaning="code and constants of libraries", color="--framework"
     ),
@@ -113,6 +118,7 @@ CACHE: Mapping[str, tuple[str, str]] = {
     "fragments": ("Fragments", "of that, beside memory in use: cannot go back to the driver"),
     "largest_free_block": ("Largest free block", "the most that one allocation gets of it"),
     "unusable": ("Too small", "free blocks smaller than the largest that is in use"),
+    "most_fragments": ("Most fragments", "the most there was of them at any time"),
 }
 
 # Figure 9 of the TX2 paper: intermediate data (feature maps and work space), in bytes.

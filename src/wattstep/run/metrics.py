@@ -284,7 +284,10 @@ def _utilization(tables: Tables, series: Series, parts: IntArray) -> dict[str, A
     figures.update(_clusters(tables, series, parts))
     if series.process_cpu is not None:
         curve, process_source = series.process_cpu
-        figures["process_cpu_cores"] = replace(rate(curve, parts, process_source), unit="cores")
+        used = replace(rate(curve, parts, process_source), unit="cores")
+        known = "cores" in tables.info.device.get("emulated_on", tables.info.device)
+        most = real_cores(tables.info.device) if known else np.inf
+        figures["process_cpu_cores"] = within(used, most=most)
     return figures
 
 

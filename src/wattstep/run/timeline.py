@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -188,8 +188,11 @@ def _power(series: Series) -> Iterator[Lane]:
         rails.pop(name, None)
         yield _of_energy(name, energy, POWER_ROLE)
     for name, source in rails.items():
-        part = series.channels[name].role in ("power_part", "energy_part")
-        yield _of_energy(name, source, RAIL if part else "", series.channels[name].domain)
+        channel = series.channels[name]
+        part = channel.role in ("power_part", "energy_part")
+        if source.gauge is None and series.refresh(channel).slower:
+            source = replace(source, curve=source.curve.renewed)
+        yield _of_energy(name, source, RAIL if part else "", channel.domain)
     for name, source in series.outside.items():
         yield _of_energy(f"{name} (not in the total)", source)
 

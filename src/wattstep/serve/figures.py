@@ -93,11 +93,11 @@ class Figures:
                 self._asked.discard(key)
             return
         outcome = future.result()
+        if stamp_of(entry) != entry.stamp:  # other files were read, or none; these may come back
+            with self._lock:
+                self._asked.discard(key)
+            return
         if outcome.error:
-            if stamp_of(entry) != entry.stamp:  # moved meanwhile; it may come back as it was
-                with self._lock:
-                    self._asked.discard(key)
-                return
             self._take(key, Worked(problem=outcome.error))
             return
         self._cache.keep(path, outcome.done)

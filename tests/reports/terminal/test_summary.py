@@ -74,10 +74,10 @@ def test_energy_of_few_parts_where_there_is_no_total() -> None:
     metrics = {"energy_per_step": synthetic.missing("J", "only parts of the machine are measured")}
     rails = {"gpu0.energy": synthetic.figure(1.27, "J"), "gpu1.energy": synthetic.missing("J")}
     text = shown(120, metrics=metrics, energy_by_rail=rails)
-    assert re.search(r"Energy of gpu0 +1\.27 J +measured", text)
+    assert re.search(r"Energy per step, gpu0 +1\.27 J +measured", text)
     assert "gpu1" not in text
     many = {f"rail.{number}": synthetic.figure(1.0, "J") for number in range(4)}
-    assert "Energy of" not in shown(120, metrics=metrics, energy_by_rail=many)
+    assert "Energy per step," not in shown(120, metrics=metrics, energy_by_rail=many)
 
 
 def test_a_phase_and_what_is_unattributed_in_it_are_told_apart() -> None:

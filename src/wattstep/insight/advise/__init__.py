@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from wattstep.insight.advise.facts import WORTH
 from wattstep.schema.figure import Missing
 
 if TYPE_CHECKING:
@@ -43,5 +44,18 @@ def all_advice(facts: Facts) -> dict[str, Advice | Missing]:
             )
             continue
         module, _, function = place.partition(":")
-        pieces[name] = getattr(importlib.import_module(module), function)(facts)
+        pieces[name] = _worth(getattr(importlib.import_module(module), function)(facts))
     return pieces
+
+
+def _worth(piece: Advice | Missing) -> Advice | Missing:
+    """The piece, if it should save anything; one whose gain only a run can tell stays."""
+    if isinstance(piece, Missing):
+        return piece
+    value, most = piece.gain.value, piece.gain.high or 0.0
+    if value is None or value >= WORTH:
+        return piece
+    return Missing(
+        f"{100 * value:.1f} % of a step is what it should save, {100 * most:.0f} % at most: "
+        f"{piece.gain.method}"
+    )

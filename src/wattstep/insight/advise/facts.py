@@ -87,7 +87,8 @@ class Facts:
     def tried_by(self) -> str:
         """The command that makes such a run again."""
         if not self.ours:
-            return profiling(self.run.info) or "record the training again"
+            again = "trace and import" if self.run.tables.imported.is_import else "record"
+            return profiling(self.run.info) or f"{again} the training again"
         return self.run_with()
 
     def run_with(self, *, batch: int | None = None, threads: int | None = None) -> str:

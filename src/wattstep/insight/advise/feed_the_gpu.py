@@ -44,12 +44,10 @@ def feed_the_gpu(facts: Facts) -> Advice | Missing:
         if facts.on_torch and not facts.run.info.options.get("compiled"):
             how += "; --compile launches less"
     else:
-        graphs = (
-            "torch.compile(mode='reduce-overhead') or CUDA graphs"
-            if facts.on_torch
-            else "or graphs of work that are launched as one,"
-        )
-        how = f"a larger batch, {graphs} in your script; then trace and wattstep import again"
+        graphs = "torch.compile(mode='reduce-overhead') or CUDA graphs"
+        if not facts.on_torch:
+            graphs = "or graphs of work that are launched as one"
+        how = facts.in_code(f"a larger batch, {graphs}")
     return Advice(
         title=f"Give {device} more to do at once",
         why=f"{device} has nothing to do for {100 * value / step:.0f} % of a step, because the host has not "

@@ -36,8 +36,8 @@ def fewer_threads(facts: Facts) -> Advice | Missing:
         gain = missing("ratio", f"no step was undisturbed{bound}; only a run can tell")
     return Advice(
         title=f"Train with {spoken_threads(cores.fitting)} instead of {cores.threads}",
-        why=f"Other processes took {cores.others.value or 0.0:.2g} of {cores.count} cores: fewer were "
-        "free than threads used, and every operation waits for its slowest thread.",
+        why=f"Of {cores.count} cores {cores.taken_words}: fewer were free than threads used, and every "
+        "operation waits for its slowest thread.",
         gain=gain,
         evidence={"other_cpu": cores.others, "cores_free": cores.free},
         how=_how(facts),

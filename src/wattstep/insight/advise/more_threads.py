@@ -39,8 +39,8 @@ def more_threads(facts: Facts) -> Advice | Missing:
             "operations that are cut for threads, as their ceilings with that many threads are "
             "higher; the upper end is Amdahl's bound"
             if from_ceilings
-            else "nothing is expected, for the ceilings with so many threads were not measured or "
-            "are not higher; the upper end is Amdahl's bound",
+            else "the ceilings with so many threads were not measured or are not higher; the upper "
+            "end is Amdahl's bound",
             facts.time_of(is_cut(facts.work), "operations that are cut for threads"),
         ),
         evidence={"cores_idle": cores.idle, "cores_free": cores.free},

@@ -12,6 +12,7 @@ import numpy as np
 from wattstep.attribution.critical_path import NONE, Path, Pieces, dependencies, longest
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.tables.operations import RunBreakdown
+from wattstep.device.utilization import within
 from wattstep.insight.explain.device_gaps import (
     FRAMEWORK,
     TracedStep,
@@ -52,8 +53,8 @@ def critical_path(run: Run) -> Section:
     busy = np.array([float(one.cut.pieces.work_ns.sum()) / one.step_ns for one in paths])
     figures = {
         "critical_path_time": attributed(breakdown, share * step, _words(paths, breakdown)),
-        "critical_path_share": attributed(
-            breakdown, share, "longest chain over the traced step", "ratio"
+        "critical_path_share": within(
+            attributed(breakdown, share, "longest chain over the traced step", "ratio")
         ),
         "work_at_once": attributed(
             breakdown, busy / share, "work of all lanes over the longest chain", "ratio"

@@ -13,7 +13,7 @@ from wattstep.attribution.traffic import is_choice, is_node, is_view, moved_byte
 from wattstep.device.roofline import BOUNDS, Bound, Placed, place
 from wattstep.recorded.instruments import TORCH
 from wattstep.run import Run
-from wattstep.schema.arrays import FloatArray, IntArray
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure, Missing, Status
 from wattstep.schema.operation_kinds import DENSE
@@ -36,6 +36,7 @@ class Work:
         flops: FLOPs in a step; NaN where not counted.
         moved: Bytes in a step at least; NaN where not known.
         touched: Bytes of one call.
+        asks: Whether it has a device do its work.
     """
 
     rows: Sequence[CostRow]
@@ -45,6 +46,7 @@ class Work:
     flops: FloatArray
     moved: FloatArray
     touched: FloatArray
+    asks: BoolArray
 
 
 NOT_SEEN = "no kernels of the device were seen: its phases and layers are by events alone"
@@ -88,7 +90,16 @@ def work_of(run: Run) -> Work | Missing:
         flops=_values(rows, "flops"),
         moved=(moved := _moved(breakdown, group, members, len(rows))),
         touched=moved / np.maximum(_values(rows, "calls"), 1e-9),
+        asks=_asks(breakdown, group, members, len(rows)),
     )
+
+
+def _asks(breakdown: RunBreakdown, group: IntArray, members: IntArray, count: int) -> BoolArray:
+    """Mask of the rows of the table of which a part launched work of a device, shape (rows,)."""
+    asked = np.zeros(len(breakdown.launch), bool)
+    asked[breakdown.outer[breakdown.launch[breakdown.launch >= 0]]] = True
+    asks: BoolArray = np.bincount(group[asked[members]], minlength=count) > 0
+    return asks
 
 
 def _values(rows: Sequence[CostRow], name: str) -> FloatArray:

@@ -11,6 +11,7 @@ from wattstep.insight.explain.device_gaps import (
     WORKING,
     by_window,
     host_activity,
+    traced_step_s,
     traced_steps,
     work_of_device,
 )
@@ -22,7 +23,13 @@ from wattstep.insight.explain.operations import (
     work_of,
 )
 from wattstep.insight.explain.section import Row, Section, Table
-from wattstep.insight.explain.threads import Cores, cores_of, fewer_threads, more_threads
+from wattstep.insight.explain.threads import (
+    LEAST_TAKEN,
+    Cores,
+    cores_of,
+    fewer_threads,
+    more_threads,
+)
 from wattstep.run import Run
 from wattstep.schema.ceilings import Ceilings, spoken_threads
 from wattstep.schema.figure import Figure, Missing, Status, missing
@@ -110,12 +117,15 @@ def _sentences(cores: Cores) -> list[str]:
         return [f"How many cores the training used and left idle cannot be determined: {reason}."]
     threads = "" if cores.threads is None else f", with {spoken_threads(cores.threads)}"
     lines = [
-        f"The training kept {cores.used.value:.2g} of {cores.count} cores busy{threads}; other "
-        f"processes took {cores.others.value or 0.0:.2g}; {cores.idle.value or 0.0:.2g} stayed idle."
+        f"The training kept {cores.used.value:.2g} of {cores.count} cores busy{threads}; "
+        f"{cores.taken_words}; {cores.idle.value or 0.0:.2g} stayed idle."
     ]
     if cores.crowded:
+        rather = (
+            ", or without the other process" if (cores.others.value or 0) >= LEAST_TAKEN else ""
+        )
         lines.append(
-            f"{cores.crowded_words}. {TRIAL} Train with {spoken_threads(cores.fitting)}, or without the other process."
+            f"{cores.crowded_words}. {TRIAL} Train with {spoken_threads(cores.fitting)}{rather}."
         )
     return lines
 
@@ -190,7 +200,7 @@ def _at_once(run: Run) -> list[Table]:
         values = (both, host.total_s - both, gpu.total_s - both)
         for name, value in zip(names, (*values, length - sum(values)), strict=True):
             parts[name].append(value)
-    step_s = breakdown.step_time.value or np.nan
+    step_s = traced_step_s(breakdown)
     rows: list[Row] = []
     for name, values_of in parts.items():
         seconds = by_window(breakdown, np.array(values_of))

@@ -30,6 +30,7 @@ NOTED: Final = 0.05  # of a step
 NO_FLOPS: Final = (
     "FLOPs are counted for products of matrices, convolutions and what is made of them"
 )
+ON_DEVICE: Final = "a device does its work: its time on the host says nothing of the rate"
 NO_BYTES: Final = "the trace does not tell the sizes of its tensors"
 WORDS: Final[Mapping[Bound, str]] = {
     "compute": "bound by computing",
@@ -160,8 +161,12 @@ def _row(run: Run, work: Work, placed: Placed | None, ceilings: Ceilings | Missi
     cells |= {key: row.figure(key) for key in ("calls", "time", "share")}
     cells["flops"] = row.figure("flops") if np.isfinite(flops) else missing("FLOP", NO_FLOPS)
     cells["bytes"] = _bytes(moved)
-    cells["flops_rate"] = _rate(flops, busy, "FLOP/s", NO_FLOPS)
-    cells["bytes_rate"] = _rate(moved, busy, "B/s", NO_BYTES)
+    if work.asks[at]:
+        cells["flops_rate"] = missing("FLOP/s", ON_DEVICE)
+        cells["bytes_rate"] = missing("B/s", ON_DEVICE)
+    else:
+        cells["flops_rate"] = _rate(flops, busy, "FLOP/s", NO_FLOPS)
+        cells["bytes_rate"] = _rate(moved, busy, "B/s", NO_BYTES)
     cells["intensity"] = _intensity(flops, moved)
     if placed is None or isinstance(ceilings, Missing):
         reason = str(ceilings)

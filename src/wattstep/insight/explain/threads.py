@@ -57,6 +57,14 @@ class Cores:
         return self.threads > self.fitting
 
     @property
+    def taken_words(self) -> str:
+        """Words on the cores that others took, and the host where it took any."""
+        others, host = (f"{each.value or 0.0:.2g}" for each in (self.others, self.stolen))
+        return f"other processes took {others}" + (
+            f", the host {host}" if self.stolen.value else ""
+        )
+
+    @property
     def crowded_words(self) -> str:
         """Sentence on the effect of more threads than cores on times."""
         return (
@@ -116,11 +124,14 @@ def near(placed: Placed) -> BoolArray:
 
 
 def is_cut(work: Work) -> BoolArray:
-    """Mask of the operations that the framework cuts into parts for threads: large ones, and products."""
+    """Mask of the operations that the framework cuts into parts for threads: large ones, and products.
+
+    What only asks a device to work has no parts on the host.
+    """
     kinds = np.array([row.kind in DENSE for row in work.rows], bool)
     on_cpu = np.array([row.processor == "cpu" for row in work.rows], bool)
     large = np.nan_to_num(work.touched) >= GRAIN_BYTES
-    cut: BoolArray = (kinds | large) & on_cpu
+    cut: BoolArray = (kinds | large) & on_cpu & ~work.asks
     return cut
 
 

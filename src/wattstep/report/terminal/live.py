@@ -213,7 +213,9 @@ def _rails(rails: Mapping[str, Figure]) -> Iterator[Text]:
     """The ones that take most first; those that tell nothing last."""
     for name in sorted(rails, key=lambda name: -(rails[name].value or -math.inf)):
         figure = _figure(show(rails[name]), status=False)
-        yield _joined([brief(name.rpartition(".")[2] or name, 18), figure], " ")
+        of, _, last = name.rpartition(".")
+        label = of if of and last in ("power", "energy") else last or name
+        yield _joined([brief(label, 18), figure], " ")
 
 
 def _joules(snapshot: Snapshot, screen: Screen) -> Iterator[Line]:

@@ -112,9 +112,11 @@ def _metric_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
     metrics = report.metrics
     names = [name for name in wording.HEADLINES if name in metrics]
     names += [name for name in metrics if name not in names]
-    return [
+    rows = [
         row for name in names for row in _figures(wording.metric_of(report, name), metrics[name])
     ]
+    by_rail = wording.Metric(label="Energy by rail", meaning="")
+    return [*rows, *_figures(by_rail, report.energy_by_rail)]
 
 
 def _unknown(rows: Sequence[tuple[str, str, str, str]]) -> dict[str, list[str]]:

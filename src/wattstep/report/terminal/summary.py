@@ -231,7 +231,7 @@ def _few_rails(report: RunReport) -> Iterator[tuple[str, Shown]]:
     known = {name: each for name, each in report.energy_by_rail.items() if not each.missing}
     if len(known) <= FEW_RAILS:
         for name, figure in known.items():
-            yield f"Energy of {brief(thing_of(name, figure.unit) or name)}", show(figure)
+            yield f"Energy per step, {brief(thing_of(name, figure.unit) or name)}", show(figure)
 
 
 def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:

@@ -107,7 +107,7 @@ def predict(
         from wattstep import devices, engines
         from wattstep.cli.lean import without_last_search
         from wattstep.cli.progress import stages_of
-        from wattstep.predict import check_device, predictor_for
+        from wattstep.predict import Predictor, check_device, predictor_for
         from wattstep.schema.settings import parse_duration
         from wattstep.schema.workload import Preparation
         from wattstep.store import this_device
@@ -119,6 +119,8 @@ def predict(
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
+    for size in sizes:
+        Predictor.check_batch(size)
     accumulate = given.pop("accumulate")
     strategies = MemoryStrategies(**given)
     strategies.check_strategies(compiled=False)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from wattstep.schema.extras import staying
+
 
 def main() -> None:
     """Runs the command line."""
-    from wattstep.cli import run_command_line
+    with staying():
+        from wattstep.cli import run_command_line
 
     sys.exit(run_command_line())
 

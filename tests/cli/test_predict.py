@@ -132,6 +132,7 @@ def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
         ("mine.py:leaves", INPUT, "unfit-inputs", "SystemExit"),
         ("mine.py:make", (*INPUT, "--engine", "tflite"), "unknown-framework", "torch, torch-1.6"),
         ("mine.py:make", (*INPUT, "--batch", "100000000000000000000"), "out-of-range", "1,048,576"),
+        ("nowhere.py:make", (*INPUT, "--batch", "4,2000000"), "out-of-range", "batch 2,000,000"),
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.predicting.plain_arena import PlainArena
+from tests.predicting.steps import family
 
 from wattstep.predict.cpu.arena import Arena, Chunk, chunk_size
-from wattstep.predict.cpu.memory import layouts_of, replay, takes_onednn
+from wattstep.predict.cpu.memory import layouts_of, least_growth, replay, takes_onednn
 from wattstep.predict.cpu.time import kind_at
 from wattstep.schema.step_graph import Convolution, StepGraph
 
@@ -107,6 +108,17 @@ def test_most_of_a_step_is_feature_maps_and_what_the_first_step_left() -> None:
 def test_resident_memory_is_never_less_than_its_tensors() -> None:
     growth = replay(graph(), threshold=MIB)
     assert growth.steady >= growth.allocated
+
+
+def test_tensors_alone_are_a_bound_of_the_replay() -> None:
+    assert least_growth(graph()).allocated == 7 * MIB
+    for batch in (1, 4, 64):
+        one = family().at(batch)
+        least, growth = least_growth(one), replay(one, threshold=MIB)
+        assert least.allocated <= growth.allocated
+        assert least.steady <= growth.steady
+        # Input, output, momentum, and later the gradients of the weights and the input.
+        assert least.allocated == 3 * batch * 64 * 56 * 56 * 4 + 2 * 64 * 64 * 9 * 4
 
 
 def convolution(**changes: object) -> Convolution:

@@ -19,7 +19,6 @@ from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
 from wattstep.predict.familiar import out_of_range, reach_beyond, strange_operation, strange_shares
 from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
-from wattstep.predict.search import guessed
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
@@ -200,13 +199,22 @@ def test_largest_batch_wherever_the_search_begins(
     begin: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Predictor(family(), TX2).largest(0.5)
-    monkeypatch.setattr(Predictor, "guess", lambda self, probability: begin)
+    monkeypatch.setattr(Predictor, "_last_power", lambda self, probability: begin)
     assert Predictor(family(), TX2).largest(0.5) == found
 
 
-@pytest.mark.parametrize(("room", "power"), [(1000, 8), (149, 1), (150, 1), (250, 2), (1e12, 1 << 20)])  # fmt: skip
-def test_guess_by_even_growth(room: float, power: int) -> None:
-    assert guessed(lambda size: 50.0 + 100 * size, lambda memory: memory <= room) == power
+@pytest.mark.parametrize(("room", "bound"), [(0, 0), (0, 3), (1, 1), (184, 184), (184, 190), (184, 1000), (1 << 20, 1 << 20)])  # fmt: skip
+def test_search_beneath_a_bound(room: int, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fits_with(self: Predictor, size: int) -> float:
+        asked.append(size)
+        return float(size <= room)
+
+    monkeypatch.setattr(Predictor, "fits_with", fits_with)
+    monkeypatch.setattr(Predictor, "fits_at_most", lambda self, size: float(size <= bound))
+    assert Predictor(family(), TX2).largest(0.5) == room
+    assert all(size <= bound for size in asked)
 
 
 def test_how_much_is_usable_counts_with_its_range() -> None:

@@ -14,6 +14,7 @@ from wattstep.cli import completing
 from wattstep.cli.options import Batches, Json, Quiet, named_device, parse_batches
 from wattstep.cli.settings_options import with_settings
 from wattstep.errors import InvalidValueError
+from wattstep.schema.extras import staying
 
 if TYPE_CHECKING:
     from wattstep.schema.workload import ModuleSource, OptimizerSettings, Specification
@@ -102,14 +103,15 @@ def predict(
     **given: Any,
 ) -> None:
     """Predict time, memory and energy of a training on a device that is not here."""
-    from wattstep import devices, engines
-    from wattstep.cli.lean import without_last_search
-    from wattstep.cli.progress import stages_of
-    from wattstep.predict import check_device, predictor_for
-    from wattstep.schema.settings import parse_duration
-    from wattstep.schema.workload import Preparation
-    from wattstep.store import this_device
-    from wattstep.train.strategies import MemoryStrategies
+    with staying():
+        from wattstep import devices, engines
+        from wattstep.cli.lean import without_last_search
+        from wattstep.cli.progress import stages_of
+        from wattstep.predict import Predictor, check_device, predictor_for
+        from wattstep.schema.settings import parse_duration
+        from wattstep.schema.workload import Preparation
+        from wattstep.store import this_device
+        from wattstep.train.strategies import MemoryStrategies
 
     named = f"--device {device_}: predict calls it --on" if device_ else "no device is named"
     on = named_device(on, f"wattstep predict {what} --on {device_ or 'DEVICE'}", named)
@@ -117,6 +119,8 @@ def predict(
     device = devices.find(this_device.find(on))
     check_device(device, engine=engine, precision=precision, mode=mode)
     sizes = parse_batches(batch)
+    for size in sizes:
+        Predictor.check_batch(size)
     accumulate = given.pop("accumulate")
     strategies = MemoryStrategies(**given)
     strategies.check_strategies(compiled=False)

@@ -11,7 +11,7 @@ from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.engine_memory import memory_amounts
-from wattstep.predict.cpu.memory import Growth, lasting, replay
+from wattstep.predict.cpu.memory import Growth, lasting, least_growth, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
 from wattstep.predict.life import (
@@ -31,7 +31,7 @@ from wattstep.predict.memory import training_fits
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, TOLD, BatchSearch, guessed
+from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.predict.threads import UNMEASURED, left_of, parallel_share, spread_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
@@ -194,7 +194,10 @@ class CpuPredictor(BatchSearch):
 
     def life_of_steps(self, batch_size: int) -> dict[str, float]:
         """As `life`, of the stages that every training has."""
-        floor, growth = self.fitted.floor.value, self._growth(batch_size)
+        return self._with_growth(batch_size, self._growth(batch_size))
+
+    def _with_growth(self, batch_size: int, growth: Growth) -> dict[str, float]:
+        floor = self.fitted.floor.value
         if not self.fitted.of_torch:
             memory = self.fitted.values["memory"]
             amounts = memory_amounts(self._graph(batch_size), growth, exported=self.fitted.exported)
@@ -250,17 +253,14 @@ class CpuPredictor(BatchSearch):
 
     def fits_with(self, batch_size: int) -> float:
         """As `BatchSearch.fits_with`: the process, at the most of its life."""
-        return self._fits(batch_size, self._most(batch_size))
+        return self._fits(batch_size, self._growth(batch_size))
 
-    def guess(self, probability: float) -> int:
-        """As `BatchSearch.guess`."""
-        size = TOLD[-1]
-        return guessed(self._most, lambda most: self._fits(size, most) >= probability)
+    def fits_at_most(self, batch_size: int) -> float:
+        """As `BatchSearch.fits_at_most`, by tensors alone: nothing is replayed."""
+        return self._fits(batch_size, least_growth(self._graph(batch_size)))
 
-    def _most(self, batch_size: int) -> float:
-        return max(self.life_of_steps(batch_size).values())
-
-    def _fits(self, batch_size: int, most: float) -> float:
+    def _fits(self, batch_size: int, growth: Growth) -> float:
+        most = max(self._with_growth(batch_size, growth).values())
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("system", batch_size, fitted.reach["system"])
         return training_fits(

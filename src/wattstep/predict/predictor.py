@@ -40,7 +40,7 @@ from wattstep.predict.memory import (
 from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
-from wattstep.predict.search import EACH_CAPTURED, TOLD, BatchSearch, guessed
+from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily
@@ -277,15 +277,6 @@ class Predictor(BatchSearch):
         """Probability that a batch size trains without running out of memory."""
         reserved = self._step(batch_size).reserved.reserved
         return self._fits(batch_size, reserved, self._reach(batch_size))
-
-    def guess(self, probability: float) -> int:
-        """As `BatchSearch.guess`."""
-        size = TOLD[-1]
-        reach = self._reach(size)
-        return guessed(
-            lambda batch_size: self._step(batch_size).reserved.reserved,
-            lambda reserved: self._fits(size, reserved, reach) >= probability,
-        )
 
     def _fits(self, batch_size: int, reserved: float, reach: float) -> float:
         fitted, size = self.fitted, self.device.memory.size

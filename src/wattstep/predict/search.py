@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 from math import expm1
@@ -34,7 +34,6 @@ EACH_CAPTURED: Final = (
 )
 LARGEST: Final = 1 << 20  # batch size that is looked at
 MOST_CAPTURED: Final = 4096  # where each has to be captured
-TOLD: Final = (16, 64)  # batch sizes from whose memory that of others is guessed
 COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
 
 
@@ -183,9 +182,9 @@ class BatchSearch(ABC):
     def fits_with(self, batch_size: int) -> float:
         """Probability that a batch size trains without running out of memory."""
 
-    def guess(self, probability: float) -> int:
-        """The power of two with which `largest` begins: about the last that fits."""
-        return 1
+    def fits_at_most(self, batch_size: int) -> float:
+        """A probability that `fits_with` does not exceed, where less work tells one."""
+        return self.fits_with(batch_size)
 
     @property
     def captures_each(self) -> bool:
@@ -204,16 +203,22 @@ class BatchSearch(ABC):
         None: one of them cannot be captured.
         """
         step = COARSE if self.captures_each else 0.0
-        below, above = 0, 1 if self.captures_each else self.guess(probability)
+        below, above = 0, 1
+
+        def fits(size: int) -> bool:
+            return self.fits_at_most(size) >= probability and self.fits_with(size) >= probability
+
         try:
-            while above > 1 and self.fits_with(above) < probability:
+            if not self.captures_each:
+                above = self._last_power(probability)
+            while above > 1 and not fits(above):
                 above //= 2
-            while above <= self.searched and self.fits_with(above) >= probability:
+            while above <= self.searched and fits(above):
                 below, above = above, 2 * above
             above = min(above, self.searched + 1)
             while above - below > max(1.0, step * below):
                 middle = (below + above) // 2
-                if self.fits_with(middle) >= probability:
+                if fits(middle):
                     below = middle
                 else:
                     above = middle
@@ -221,17 +226,8 @@ class BatchSearch(ABC):
             return None
         return below
 
-
-def guessed(memory: Callable[[int], float], fits: Callable[[float], bool]) -> int:
-    """The largest power of two that fits as a batch size if memory grows evenly, at least 1.
-
-    Args:
-        memory: In B, at a batch size.
-        fits: Whether so much does.
-    """
-    first, second = TOLD
-    one = memory(first)
-    each = (memory(second) - one) / (second - first)
-    powers = [1 << power for power in range(LARGEST.bit_length())]
-    fitting = bisect_left(powers, True, key=lambda size: not fits(one + (size - first) * each))
-    return powers[max(0, fitting - 1)]
+    def _last_power(self, probability: float) -> int:
+        """The largest power of two of which nothing but a closer look can say that it does not fit, at least 1."""
+        powers = [1 << power for power in range(LARGEST.bit_length())]
+        beyond = bisect_left(powers, True, key=lambda size: self.fits_at_most(size) < probability)
+        return powers[max(0, beyond - 1)]

@@ -55,7 +55,7 @@ def require(module: str) -> ModuleType:
     if (loaded := sys.modules.get(module)) is not None:
         return loaded
     try:
-        with _staying():
+        with staying():
             return importlib.import_module(module)
     except (ImportError, OSError) as error:
         library = _library_of(error)
@@ -68,7 +68,7 @@ def require(module: str) -> ModuleType:
 
 
 @contextmanager
-def _staying() -> Iterator[None]:
+def staying() -> Iterator[None]:
     """What is made meanwhile, hundreds of thousands of objects of torch's, is not looked through for garbage.
 
     In the end all counts as old: modules stay. Where nothing was collected before, that is somebody else's to decide.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -143,6 +143,13 @@ def replay(graph: StepGraph, *, threshold: int, threads: int = 1) -> Growth:
         stays=float(replayed.arena.resident),
         fresh=float(replayed.arena.fresh),
     )
+
+
+def least_growth(graph: StepGraph) -> Growth:
+    """What no replay of `graph` is below: its tensors, with the optimizer's state, at once."""
+    tensors = replace(graph, sizes=_touched(graph)).levels(graph.made > 0).max()
+    least = float(tensors) + sum(_state_sizes(graph))
+    return Growth(allocated=least, first=0.0, steady=least, stays=0.0, fresh=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,22 +375,24 @@ class _Replay:
             self.most = self._bytes
 
     def _make_state(self) -> None:
-        """The optimizer's state, which stays: of each gradient as many copies as there are in all."""
-        graph = self.graph
-        sizes = [
-            graph.sizes[k]
-            for k in range(len(graph.sizes))
-            if graph.categories[k] == "gradients" and graph.made[k] > 0
-        ]
-        state = sum(
-            size for size, category, made in zip(graph.sizes, graph.categories, graph.made, strict=True)
-            if category == "optimizer_state" and made == 0
-        )  # fmt: skip
-        whole = sum(sizes)
-        for _ in range(round(state / whole) if whole else 0):
-            for size in sizes:
-                self.arena.allocate_aligned(int(size))
-                self._count(int(size))
+        for size in _state_sizes(self.graph):
+            self.arena.allocate_aligned(size)
+            self._count(size)
+
+
+def _state_sizes(graph: StepGraph) -> list[int]:
+    """Bytes of the optimizer's state: of each gradient as many copies as there are in all."""
+    sizes = [
+        graph.sizes[k]
+        for k in range(len(graph.sizes))
+        if graph.categories[k] == "gradients" and graph.made[k] > 0
+    ]
+    state = sum(
+        size for size, category, made in zip(graph.sizes, graph.categories, graph.made, strict=True)
+        if category == "optimizer_state" and made == 0
+    )  # fmt: skip
+    whole = sum(sizes)
+    return [int(size) for size in sizes] * (round(state / whole) if whole else 0)
 
 
 def _touched(graph: StepGraph) -> FloatArray:

@@ -33,12 +33,13 @@ class Ellipsoids:
         return distance
 
 
-def fit(x: Floats, codes: Ints) -> Ellipsoids:
+def fit(x: Floats, codes: Ints, recent: Floats) -> Ellipsoids:
     """The ellipsoids of labeled samples.
 
     Args:
         x: Standardized, shape (m, d).
         codes: Classes, shape (m,).
+        recent: Standardized samples without labels, shape (u, d).
     """
     present, codes = np.unique(codes, return_inverse=True)
     hot = one_hot(codes, len(present))
@@ -50,6 +51,10 @@ def fit(x: Floats, codes: Ints) -> Ellipsoids:
     # A feature that is the same in all labeled samples is not so in all others, whose variance is about 1.
     floor = np.diag(np.diag(covariance) + 0.05 * np.maximum(x.var(axis=0), 1.0) + 1e-3)
     covariance = (1 - SHRINKAGE) * covariance + SHRINKAGE * floor
+    # How much classes vary in it no label tells: as much as all samples, at most.
+    silent = np.flatnonzero(np.ptp(x, axis=0) == 0)
+    of_all = np.concatenate([x, recent])[:, silent].var(axis=0)
+    covariance[silent, silent] = np.maximum(covariance[silent, silent], of_all)
     root = np.linalg.inv(np.linalg.cholesky(covariance)).T
     return Ellipsoids(
         means=means, root=root,

@@ -27,6 +27,7 @@ from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN
+from wattstep.labeling.ranks import Ranks, ranks_among
 
 FIRST_LOOK = 32  # samples after which the graph is built again for the first time
 GROWTH = 1.5  # of what was seen, until the next time
@@ -115,6 +116,7 @@ class Engine:
     scale: Floats = field(default_factory=lambda: np.ones(0))
     heuristics: list[Heuristic] = field(default_factory=list)
     apart: list[list[Heuristic]] = field(default_factory=list)
+    ranks: Ranks | None = None
     graph: Neighbourhood | None = None
     ellipsoids: Ellipsoids | None = None
     test: Novelty | None = None
@@ -159,12 +161,12 @@ class Engine:
 
     def _connected_with_other_classes(self) -> bool:
         """Whether a cluster of unknown samples has become a class, or two are one, so that all must be done again."""
+        of_labeled, standard = self._standard(self.labeled.x), self._standard(self._recent_x())
+        self.ranks = ranks_among(np.concatenate([of_labeled, standard]))
         stable = self.discovery.stable()
         new = [self._space(self._standard(each.core)) for each in stable]
         codes = np.repeat(np.arange(len(new)), [len(each) for each in new]).astype(np.int64)
-        labeled = self._space(self._standard(self.labeled.x))
-        standard = self._standard(self._recent_x())
-        recent = self._space(standard)
+        labeled, recent = self._space(of_labeled), self._space(standard)
         nothing = np.empty((0, labeled.shape[1]))
         self.graph, ends = neighbourhood.build(
             labeled,
@@ -176,7 +178,7 @@ class Engine:
         )
         first = len(labeled) + len(codes)
         own = self.graph.own
-        self.ellipsoids = ellipsoids.fit(self._standard(self.labeled.x), self.labeled.codes)
+        self.ellipsoids = ellipsoids.fit(of_labeled, self.labeled.codes, standard)
         surprise = self._surprise(own.surprise[first:], standard)
         self.test = novelty.learn(
             np.column_stack([own.surprise[: len(labeled)], self.ellipsoids.own]),
@@ -269,11 +271,12 @@ class Engine:
         return standard
 
     def _space(self, standard: Floats) -> Floats:
-        """Where distances are taken: each group of features weighs the same."""
+        """Where distances are taken: ranks among samples in memory, of which each group of features weighs the same."""
+        assert self.ranks is not None
+        space = self.ranks.of(standard)
         if len(self.groups) == 1:
-            return standard
-        weights = np.repeat(1 / np.sqrt(self.groups), self.groups)
-        return standard * weights
+            return space
+        return space * np.repeat(1 / np.sqrt(self.groups), self.groups)
 
     def _symbols(self, standard: Floats) -> Ints:
         if not self.heuristics:

@@ -94,9 +94,9 @@ def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
         return test
     scores = test.score(recent)
     p = test.p_values(scores)
-    # Small p-values of fewer labeled samples than one over SMALL are a tail's that no sample lies in: there the
-    # scores as a whole say whether some are unknown.
-    told = len(labeled) * SMALL >= 1
+    # The least p-value that m ranks have is one over m + 1. Where that is not small, small ones are a tail's that no
+    # sample lies in: there the scores as a whole say whether some are unknown.
+    told = (len(labeled) + 1) * SMALL >= 1
     known = mixture.all_known()
     if not told or _some_unknown(p, len(labeled)):
         known = mixture.fit(test.scores, scores, some=told)

@@ -24,15 +24,16 @@ from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.mixture import Curve
 from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
+from wattstep.labeling.ranks import Ranks
 
-VERSION: Final = 2
+VERSION: Final = 3
 TREE: Final = "tree"
 # What may stand in a file: nothing else is ever made from one.
 KINDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
     for kind in (
         Engine, Settings, Concept, Cluster, Discovery, Watch, Heuristic, LabelModel, Labeled, Recent,
-        Neighbourhood, Placed, Novelty, Curve, Ellipsoids,
+        Neighbourhood, Placed, Novelty, Curve, Ellipsoids, Ranks,
     )
 }  # fmt: skip
 

@@ -144,9 +144,9 @@ def test_bars_are_made_of_the_categories_and_add_up_to_the_peak() -> None:
 def test_every_category_that_is_measured_has_a_name_and_a_colour_of_the_page() -> None:
     from wattstep.engines.torch.allocations import CATEGORIES
     from wattstep.recorded import memory
-    from wattstep.recorded.device_memory import KEPT, OUTSIDE
+    from wattstep.recorded.device_memory import KEPT, OUTSIDE, REST
 
-    assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE} == set(memory_tables.CATEGORIES)
+    assert {*CATEGORIES, *memory._METHODS, KEPT, OUTSIDE, REST} == set(memory_tables.CATEGORIES)
     style = Path(memory_tables.__file__).parent / "html" / "templates" / "report.css"
     colors = set(re.findall(r"(--[\w-]+):", style.read_text(encoding="utf-8")))
     assert {known.color for known in memory_tables.CATEGORIES.values()} <= colors

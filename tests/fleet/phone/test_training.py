@@ -291,7 +291,7 @@ def test_a_cable_that_is_pulled_before_anything_trains_is_said_with_what_is_left
         future = pool.submit(place.train, settings, nothing, nothing, None)
         until(lambda: list(phone.files.glob("*/libMNN.so")), PATIENCE_S)
         phone.endpoint.unplug()
-        with refused("phone-unreachable", "reconnect it", "60 s after the last contact"):
+        with refused("phone-unreachable", "reconnect it", "60 s after"):
             future.result(PATIENCE_S)
 
 

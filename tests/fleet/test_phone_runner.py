@@ -97,6 +97,8 @@ def test_a_folder_with_program_and_library_of_one_abi_is_taken_whole(tmp_path):
 def test_each_thing_that_is_missing_or_wrong_is_said_with_what_to_build(tmp_path):
     with refused("no-runner", "runner.cpp", "adb://SERIAL,runner=DIR", "libMNN.so"):
         find_runner(None)
+    with refused("no-runner", "is no folder"):
+        find_runner(str(tmp_path / "nowhere"))
     with refused("no-runner", PROGRAM, "NDK"):
         find_runner(str(tmp_path))
     program(tmp_path)

@@ -634,10 +634,7 @@ class _Loop:
                 id="diverging-training",
             )
         self._diverged = True
-        self._recorder.note(
-            f"the loss is not finite or beyond {MOST_NUMBER:g} from step {first} on: the training diverged, and "
-            "measuring ended there"
-        )
+        self._recorder.note(diverged_note(first))
 
     def _sustain(self, begin_ns: int, counts: bool) -> None:
         """Tells what watches the training of a step that has just ended."""
@@ -646,6 +643,18 @@ class _Loop:
         self._steady = self._sustaining.step(
             now * 1e-9, (now - begin_ns) * 1e-9, self._samples, counts=counts
         )
+
+
+def diverged_note(step: int) -> str:
+    """What a run says whose training diverged.
+
+    Args:
+        step: The first whose loss nothing can be calculated with.
+    """
+    return (
+        f"the loss is not finite or beyond {MOST_NUMBER:g} from step {step} on: the training diverged, and "
+        "measuring ended there"
+    )
 
 
 def _about(seconds: float) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tests.engines.exporting import export
 from tests.fleet.phone.made import PATIENCE_S, Made, needs_adb
-from tests.fleet.phone.runners import build_runner, missing
+from tests.fleet.phone.runners import SOURCE, build_program, build_runner, missing
 from tests.refusals import refused
 from tests.waiting import until
 from tests.wording import saying
@@ -25,6 +25,8 @@ from wattstep.engines.exported.folder import ExportedFolder, write_facts
 from wattstep.engines.mnn.engine import ENGINE
 from wattstep.errors import RecordingError
 from wattstep.remote.phone.host import PhoneHost
+from wattstep.remote.phone.job import FOLDER, Phone
+from wattstep.remote.phone.runner import PROGRAM
 from wattstep.run import load
 from wattstep.schema.workload import OptimizerSettings
 from wattstep.train.settings import TrainingSettings
@@ -179,6 +181,32 @@ def test_a_training_that_goes_another_way_ends_and_leaves_no_run(phone, tmp_path
     until(phone.is_clean, PATIENCE_S)
 
 
+def test_a_loss_that_is_lost_later_ends_the_training_and_what_was_before_is_measured(
+    phone, tmp_path, runner, lenet
+):
+    """From step 20 on its losses are none; two in a row end it, and of what still ran no step counts."""
+    folder = shutil.copytree(runner, tmp_path / "runner", symlinks=True)
+    (folder / PROGRAM).unlink()
+    read = "double loss = loss_host_->host<float>()[0];"
+    text = SOURCE.read_text()
+    assert read in text
+    (folder / "lost.cpp").write_text(text.replace(read, f"{read} if (index_ >= 20) loss = NAN;"))
+    build_program(folder, folder / "lost.cpp")
+    settings = asked(phone, lenet, tmp_path / "run", steps=10_000_000)
+    run = load(host(phone, folder).train(settings, nothing, nothing, None))
+    until(phone.is_clean, PATIENCE_S)
+    losses = run.tables.table("steps").to_pydict()["loss"]
+    assert [loss is None for loss in losses] == [False] * 20 + [True] * 2
+    assert saying(run.info.notes, "from step 20 on", "diverged")
+
+
+def test_a_file_that_does_not_fit_is_said_with_its_size(phone, tmp_path):
+    (phone.files / "dev").symlink_to("/dev")
+    (tmp_path / "batches.raw").write_bytes(bytes(1_500_000))
+    with refused("phone-full", "batches.raw (1.5 MB)", "free some"):
+        Phone(phone.endpoint.serial, "adb").push(tmp_path / "batches.raw", f"{FOLDER}/dev/full")
+
+
 def steps_there(phone: Made) -> int:
     """Steps that the runner has written down."""
     journals = list(phone.files.glob("*/journal"))
@@ -195,8 +223,11 @@ def stop_there(phone: Made, number: int) -> None:
         os.kill(int(sign.read_text()), number)
 
 
+@pytest.mark.parametrize(
+    ("number", "what"), [(signal.SIGKILL, "memory runs out"), (signal.SIGSEGV, "logcat")]
+)
 def test_a_runner_that_is_killed_is_a_failure_with_its_signal_and_the_run_is_kept(
-    phone, tmp_path, runner, lenet
+    phone, tmp_path, runner, lenet, number, what
 ):
     settings = asked(phone, lenet, tmp_path / "run", steps=10_000_000, trace="none")
     with ThreadPoolExecutor(1) as pool:
@@ -204,11 +235,9 @@ def test_a_runner_that_is_killed_is_a_failure_with_its_signal_and_the_run_is_kep
         try:
             until(lambda: steps_there(phone) > 10, PATIENCE_S)
         finally:
-            stop_there(phone, signal.SIGKILL)
-        with pytest.raises(RecordingError) as caught:
+            stop_there(phone, number)
+        with refused("runner-failed", f"signal {number} ({number.name})", what):
             future.result(PATIENCE_S)
-    assert caught.value.id == "runner-failed"
-    assert "signal 9" in str(caught.value)
     assert load(tmp_path / "run").tables.table("steps").num_rows > 10
     until(phone.is_clean, PATIENCE_S)
 
@@ -250,6 +279,20 @@ def test_no_step_is_missing_after_the_cable_was_pulled(phone, tmp_path, runner, 
     steps = run.tables.table("steps").to_pydict()
     assert steps["index"] == list(range(len(steps["index"])))
     assert any("out of reach" in note for note in run.info.notes)
+
+
+def test_a_cable_that_is_pulled_before_anything_trains_is_said_with_what_is_left_there(
+    phone, tmp_path, runner, lenet
+):
+    """While files are sent, or a little later: nobody can tell when."""
+    place = host(phone, runner, patience_s=1.0, lease_s=60.0)
+    settings = asked(phone, lenet, tmp_path / "run", steps=10_000_000, trace="none")
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(place.train, settings, nothing, nothing, None)
+        until(lambda: list(phone.files.glob("*/libMNN.so")), PATIENCE_S)
+        phone.endpoint.unplug()
+        with refused("phone-unreachable", "reconnect it", "60 s after"):
+            future.result(PATIENCE_S)
 
 
 def test_what_does_not_start_there_is_said_before_anything_trains(phone, tmp_path, runner, lenet):

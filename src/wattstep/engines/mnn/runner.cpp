@@ -2,7 +2,7 @@
 Trains an exported graph with MNN where there is no Python, and writes down when each step ran.
 
 wattstep starts it on a phone (`wattstep run --from FOLDER --target adb://SERIAL,runner=DIR`). Built with
-MNN's headers and library for the phone's ABI, see docs/engines.md: for arm64-v8a, in the folder of the export,
+MNN's headers and library for the phone's ABI, see docs/phones.md: for arm64-v8a, in the folder of the export,
 
   cmake -S MNN -B build -DCMAKE_TOOLCHAIN_FILE=$NDK/build/cmake/android.toolchain.cmake -DANDROID_ABI=arm64-v8a \
     -DANDROID_PLATFORM=android-24 -DANDROID_STL=c++_static -DCMAKE_BUILD_TYPE=Release -DMNN_SEP_BUILD=OFF \

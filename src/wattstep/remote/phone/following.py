@@ -68,7 +68,10 @@ class JobFollowing(ABC):
 
     Attributes:
         rebooted: Whether the phone was started anew meanwhile.
+        storage_full: What is said where the phone has no room for what the job writes.
     """
+
+    storage_full = STORAGE_FULL
 
     def __init__(
         self,
@@ -188,6 +191,7 @@ class JobFollowing(ABC):
         return sorted((r for r in records if isinstance(r, Sample)), key=_order)
 
     def _take(self, record: Sample) -> None:
+        full = FULL in self._signs  # each stream says so
         if record.read in (OUTPUT, ERRORS):
             self._lines += 1
             self._line(record)
@@ -197,9 +201,9 @@ class JobFollowing(ABC):
             self._signs[record.read] = record
         if record.read == ENDED and record.text.isdecimal():
             self._code = int(record.text)
-        if record.read == FULL:
-            self._recording.note(STORAGE_FULL)
-            self._say(f"wattstep: {STORAGE_FULL}")
+        if record.read == FULL and not full:
+            self._recording.note(self.storage_full)
+            self._say(f"wattstep: {self.storage_full}")
         if record.read == BEGUN:
             self._begun(record)
 

@@ -12,7 +12,13 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any
 
-from wattstep.errors import InvalidValueError, RecordingError, before_recording, error_of
+from wattstep.errors import (
+    InvalidValueError,
+    RecordingError,
+    WattstepError,
+    before_recording,
+    error_of,
+)
 from wattstep.record.hosts import Target, parse_target
 from wattstep.record.hosts.phone import check_options, find_serial
 from wattstep.record.sensors.android import probe
@@ -236,7 +242,9 @@ class PhoneHost:
                 shutil.rmtree(recording.path, ignore_errors=True)
                 advice = "the run is discarded"
             also = "" if left is None else f"; {left}"
-            raise error_of(trouble.document(), f"{trouble}{also}; {advice}") from trouble
+            raise error_of(
+                trouble.document(), f"{trouble}{also}; {advice}", type(trouble)
+            ) from trouble
         assert code is not None
         ended = recording.problem and f"recording ended early: {recording.problem}; {advice}"
         for text in (ended, left):
@@ -263,15 +271,22 @@ class PhoneHost:
 
 @contextmanager
 def _or_discarded(
-    recording: PhoneRecording, clear: Callable[[], object] = lambda: None
+    recording: PhoneRecording, clear: Callable[[], str | None] = lambda: None
 ) -> Iterator[None]:
-    """What fails, or is stopped, in the block leaves no run; `clear` takes away what it began on the phone."""
+    """What fails, or is stopped, in the block leaves no run.
+
+    Args:
+        recording: The run.
+        clear: Takes away what was begun on the phone; tells what is left there.
+    """
     try:
         with before_recording():
             yield
-    except BaseException:
-        clear()
+    except BaseException as error:
+        left = clear()
         recording.discard()
+        if left and isinstance(error, WattstepError):
+            raise error_of(error.document(), f"{error}; {left}", type(error)) from error
         raise
 
 
@@ -306,7 +321,7 @@ def _check_phone(phone: Phone, runner: Runner) -> None:
         f"[ ! -e {shlex.quote(loader)} ] || printf there"
     )
     abis, _, found = phone.ask(script).decode(errors="replace").partition("|")
-    check_abi(runner, [abi.strip() for abi in abis.split(",")])
+    check_abi(runner, list(dict.fromkeys(abi.strip() for abi in abis.split(","))))
     if found != "there":
         raise InvalidValueError(
             f"{runner.program.path} is for another system than the phone's: its loader {loader} is not there: "

@@ -13,6 +13,7 @@ from typing import Final
 from wattstep.errors import RecordingError
 from wattstep.record.sensors.android.look import trouble
 from wattstep.remote.ssh import ConnectionLostError
+from wattstep.schema.sanitize import plain
 
 # What the phone says of the command, as numbers of the loop's own records.
 OUTPUT, ERRORS, BEGUN, ENDED, CLOSED, FULL, COST = range(7)
@@ -90,7 +91,7 @@ mkdir "$d" || exit 1
 trap '' HUP
 X=$(command -v setsid)
 $X sh -c "$keeper" sh "$d" "$lease" "$watch" "$X" "$@" </dev/null >/dev/null 2>&1 &
-echo $! >"$d/super"
+echo $! >"$d/super" || exit 1
 n=0
 while [ ! -s "$d/pid" ] && [ $n -lt 400 ]; do sleep 0.1; n=$((n+1)); done
 h=$(getconf CLK_TCK 2>/dev/null)
@@ -195,12 +196,20 @@ class Phone:
             ) from None
         if done.returncode == 0:
             return
-        lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else "adb does not say why"
+        # Behind the reason comes what was copied until then.
+        lines = (done.stdout + done.stderr).decode(errors="replace").splitlines()
+        why = next((line for line in lines if "error" in line), "")
         if "No space" in why:
             raise RecordingError(
-                f"--target adb: no room for {source.name} in {FOLDER} of the phone: free some",
+                f"--target adb: no room for {source.name} ({source.stat().st_size / 1e6:.1f} MB) in "
+                f"{FOLDER} of the phone: free some",
                 id="phone-full",
+            )
+        _, answered, says = why.partition("remote ")  # adb's word for what the phone itself says
+        if answered:
+            raise RecordingError(
+                f"--target adb: the phone does not take {source.name} into {FOLDER}: {plain(says)}",
+                id="phone-cannot-start",
             )
         raise ConnectionLostError(
             f"--target adb: {source.name} did not get to the phone: {trouble(why)}",

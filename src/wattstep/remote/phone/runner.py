@@ -63,6 +63,11 @@ def find_runner(place: str | None) -> Runner:
             id="no-runner",
         )
     folder = Path(place)
+    if not folder.is_dir():
+        raise InvalidValueError(
+            f"runner={place} is no folder: name the one that holds {PROGRAM} and libMNN.so",
+            id="no-runner",
+        )
     if not (folder / PROGRAM).is_file():
         raise InvalidValueError(
             f"runner={place} has no {PROGRAM}: {how_to_build()}", id="no-runner"

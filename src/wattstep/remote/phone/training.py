@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.sensors.android.loop import Sample
 from wattstep.record.tracing.schedule import WANTED, TraceMode
 from wattstep.remote.phone.following import JobFollowing
-from wattstep.remote.phone.job import ENDED, Job, Phone
+from wattstep.remote.phone.job import ENDED, FOLDER, FULL, Job, Phone
 from wattstep.remote.phone.recording import PhoneRecording
 from wattstep.remote.phone.runner import PROGRAM, Runner
 from wattstep.remote.phone.runner_clock import RunnerClock
@@ -40,12 +40,15 @@ from wattstep.remote.phone.runner_journal import (
     Remark,
     Step,
 )
+from wattstep.remote.ssh import ConnectionLostError
+from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.journal import OPERATION, Mark
+from wattstep.schema.processes import ending_words
 from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import option_of
 from wattstep.train.child.limits import MemoryLimit
-from wattstep.train.loop import Progress, describe_training
+from wattstep.train.loop import LOST, Progress, describe_training, diverged_note
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 
 ENGINE: Final = MNN.name
@@ -58,6 +61,17 @@ _UNHEEDED: Final = (
 _MEMORY: Final = {
     "peak": (Mark.PEAK, 0), "traced": (Mark.PEAK, 1), "before": (Mark.RESIDENT, 0), "after": (Mark.RESIDENT, 1),
 }  # fmt: skip
+_CRASH: Final = (
+    "a crash within MNN or its build: `wattstep run --from` without --target shows whether the export trains on "
+    "this computer, `adb logcat -b crash` what Android says of it"
+)
+_ENDINGS: Final = {
+    signal.SIGKILL: "Android kills so when memory runs out: export a smaller --batch",
+    signal.SIGSEGV: _CRASH,
+    signal.SIGBUS: _CRASH,
+    signal.SIGABRT: _CRASH,
+    signal.SIGILL: f"{_CRASH}; or it was built for a newer processor than the phone's",
+}
 NO_CANARY: Final = "no canary: nothing but the training runs on the phone"
 
 
@@ -90,7 +104,8 @@ class PhoneTraining:
             )
         if settings.engine != ENGINE:
             raise InvalidValueError(
-                f"--from: {settings.engine} is not trained with on a phone, {ENGINE} is: export for that",
+                f"--from: {settings.engine} is not trained with on a phone, {ENGINE} is: wattstep engines export "
+                f"{settings.workload} --engine {ENGINE} -o DIR",
                 id="no-engine-on-phone",
             )
         usual = {each.name: each.default for each in fields(TrainingSettings)}
@@ -187,6 +202,8 @@ class TrainingFollowing(JobFollowing):
         steps: Number of steps that are known.
     """
 
+    storage_full = f"the phone's storage is full: free some in {FOLDER}, or train fewer steps"
+
     def __init__(
         self,
         recording: PhoneRecording,
@@ -205,6 +222,7 @@ class TrainingFollowing(JobFollowing):
         self._first: Step | None = None
         self._clean = 0
         self._after_traced = False
+        self._lost = 0  # losses in a row that nothing can be calculated with
         self._diverged = False
         self._ended = False
         self.steps = 0
@@ -230,6 +248,8 @@ class TrainingFollowing(JobFollowing):
         last = None
         for record in self._reader.take(data):
             if isinstance(record, Step):
+                if self._diverged:
+                    continue
                 self._check(record)
                 last = record
             elif isinstance(record, Beginning):
@@ -242,6 +262,9 @@ class TrainingFollowing(JobFollowing):
             share = self._training.share(self._clean, self._first, last)
             stage = "training" if share < 0.99 else "tracing"
             self._tell(Progress(stage=stage, share=share, steps=self.steps, loss=last.loss))
+        if self._diverged and not self._ended:
+            with suppress(ConnectionLostError):  # the next answer asks again
+                self._job.signal("TERM")
 
     def _check(self, step: Step) -> None:
         if step.index != self.steps:
@@ -255,14 +278,12 @@ class TrainingFollowing(JobFollowing):
         if step.index >= warmup:
             self._first = self._first or step
             self._clean += not (traced or self._after_traced)
-        if not math.isfinite(step.loss) and not self._diverged:
-            self._diverged = True
-            self._recording.note(
-                f"the loss is not a finite number from step {step.index} on: what was timed is not a training "
-                "that works"
-            )
         self._after_traced = traced
         self.steps += 1
+        self._lost = 0 if abs(step.loss) <= MOST_NUMBER else self._lost + 1  # NaN is not, either
+        if self._lost == LOST:
+            self._diverged = True
+            self._recording.note(diverged_note(self.steps - LOST))
 
     def _remark(self, remark: Remark) -> None:
         note = {
@@ -277,14 +298,17 @@ class TrainingFollowing(JobFollowing):
 
     def failure(self, code: int) -> str | None:
         """Why the runner ended before it was done, or None."""
-        if code == 0 and self._ended:
+        if self._ended and (code == 0 or self._diverged):
             return None
-        how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
-        if code == 137:
-            how += " (Android kills so when memory runs out)"
+        how = ending_words(128 - code if code > 128 else code)
         said = next((w for w in reversed(self._last_words) if w.startswith("runner: ")), "")
         why = said.removeprefix("runner: ") or (self._last_words[-1] if self._last_words else "")
-        return f"{PROGRAM} {how} on the phone" + (f": {plain(why)}" if why else "")
+        if FULL in self._signs:
+            why = self.storage_full
+        words = [f"{PROGRAM} {how} on the phone" + (f": {plain(why)}" if why else "")]
+        if code - 128 in _ENDINGS:
+            words.append(_ENDINGS[signal.Signals(code - 128)])
+        return "; ".join(words)
 
     def finish(self, code: int | None) -> None:
         """As `JobFollowing.finish`."""

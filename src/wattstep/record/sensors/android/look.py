@@ -135,7 +135,7 @@ def trouble(message: str) -> str:
         return "several phones are connected: name one, as adb devices lists them"
     if "not found" in message or "no devices" in message:
         return "no such phone is connected: adb devices lists those that are"
-    return "the phone gave no answer to adb shell"
+    return "the phone gave no answer: reconnect it, then try again"
 
 
 def _natural(key: str) -> list[tuple[int, str]]:

@@ -243,6 +243,9 @@ def _around_edges(blocks: Iterator[npt.NDArray[Any]]) -> Iterator[tuple[int, int
     """
     carry, done = np.empty(0, MARK), 0
     for block in blocks:
+        if done == len(carry) and not np.isin(block["kind"], EDGES).any():
+            steps = np.flatnonzero(np.isin(block["kind"], [*BOUNDARIES, Mark.STEP]))[-BEFORE:]
+            block = block[steps]  # of most blocks that is all that one of the next may need
         marks = np.concatenate([carry, begins_and_ends(block)])
         marks = marks[np.isin(marks["kind"], [*BOUNDARIES, *EDGES])]
         edges, until = _edges(marks, done)

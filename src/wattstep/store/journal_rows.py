@@ -16,9 +16,8 @@ from wattstep.schema.journal import NAMES, segment_name
 from wattstep.store.budget import LEAST, TEXT, check_journal, multiple, too_large
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import LOST_NAME, Ints
-from wattstep.store.pieces import Pieces
+from wattstep.store.pieces import BLOCK, Pieces
 from wattstep.store.segments import newest_segment
-from wattstep.store.tables import BLOCK
 
 
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:

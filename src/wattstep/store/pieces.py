@@ -39,11 +39,11 @@ from wattstep.store.budget import check_rows, check_table
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import Ints
 from wattstep.store.step_thinning import STEP_WORDS
-from wattstep.store.tables import BLOCK
 from wattstep.store.thinning import thinned_words
 
 _VALUE: Final = 2  # the word of a mark that is a float: its bits do not follow each other
 _WORD: Final = 8  # bytes
+BLOCK: Final = 1 << 16  # rows that are read at once
 # What is in memory at once while a training runs beside: bytes of rows as they were recorded.
 PACKED_BYTES: Final = 1 << 19
 LEAST_PACKED: Final = 4096  # rows: of wide ones a stretch would have few

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.held import HeldFolder
 from wattstep.store.lock import is_recording
-from wattstep.store.tables import HOST_MARKS, NOT_TOLD
+from wattstep.store.tables import BLOCK, HOST_MARKS, NOT_TOLD
 
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
@@ -310,31 +311,32 @@ class Tables:
         Raises:
             DamagedRunError: One lies within a stretch that stands for samples.
         """
-        table = self.table("samples")
-        names, codes = coded(table["channel"])
-        t_ns = table["t_ns"].to_numpy()
-        value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
-        value[np.abs(value) < LEAST_NUMBER] = 0.0
-        value[np.isinf(value)] = np.nan
-        errno = table["errno"].to_numpy()
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        series = {}
-        for code, name in enumerate(names):
-            part = order[bounds[code] : bounds[code + 1]]
-            if not len(part):  # a name that no row has
-                continue
-            if not (np.diff(t_ns[part]) > 0).all():
+        parts: dict[str, list[tuple[npt.NDArray[Any], ...]]] = {}
+        for batch in self.batches("samples", rows=BLOCK):
+            names, codes = coded(pa.chunked_array([batch["channel"]]))
+            columns = [
+                batch[name].to_numpy(zero_copy_only=False) for name in ("t_ns", "value", "errno")
+            ]
+            for code in np.unique(codes).tolist():
+                own = codes == code
+                parts.setdefault(names[code], []).append(tuple(each[own] for each in columns))
+        series: dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]] = {}
+        for name in list(parts):
+            t_ns, value, errno = map(np.concatenate, zip(*parts.pop(name), strict=True))
+            value = value.astype(np.float64, copy=False)
+            value[np.abs(value) < LEAST_NUMBER] = 0.0
+            value[np.isinf(value)] = np.nan
+            if not (np.diff(t_ns) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
-                part = part[np.unique(t_ns[part], return_index=True)[1]]
-            if (stretches := self.stretches.get(name)) is not None and stretches.any_within(
-                t_ns[part]
-            ):
+                once = np.unique(t_ns, return_index=True)[1]
+                t_ns, value, errno = t_ns[once], value[once], errno[once]
+            stretches = self.stretches.get(name)
+            if stretches is not None and stretches.any_within(t_ns):
                 wrong = f"a row of {shown(name)} lies within one of thinned.parquet"
                 raise DamagedRunError(
                     f"samples.parquet of {self.path}: {wrong}", id="damaged-table"
                 )
-            series[name] = (t_ns[part], value[part], errno[part])
+            series[name] = (t_ns, value, errno)
         return series
 
     @cached_property

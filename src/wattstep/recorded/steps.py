@@ -145,16 +145,13 @@ class Steps:
         lay beside them, which is not how most are.
         """
         clean = self._clean
-        if self.thinned is None:
-            return clean
-        line, single = self.line, self._order < len(self.index)
-        count, place = len(single), np.arange(len(single))
-        behind = np.maximum.accumulate(np.where(single, -1, place))
-        ahead = np.minimum.accumulate(np.where(single, count, place)[::-1])[::-1]
-        between = single & (behind >= 0) & (ahead < count)
-        lasting = line.start_ns[np.minimum(ahead, count - 1)] - line.end_ns[np.maximum(behind, 0)]
-        alone: BoolArray = (between & (lasting < ALONE_NS))[single]
-        return clean & ~alone
+        if (others := self.thinned) is not None:
+            short = others.begin_ns[1:] - others.end_ns[:-1] < ALONE_NS
+            behind = np.searchsorted(self.start_ns, others.begin_ns[:-1][short])
+            ahead = np.searchsorted(self.start_ns, others.begin_ns[1:][short])
+            for first, last in zip(behind.tolist(), ahead.tolist(), strict=True):
+                clean[first:last] = False
+        return clean
 
     @property
     def _clean(self) -> BoolArray:
@@ -239,10 +236,15 @@ class Steps:
         return len(self.index) + (0 if self.thinned is None else int(self.thinned.steps.sum()))
 
     @property
+    def with_left_out(self) -> Steps:
+        """The same, none left out on request."""
+        return self if self.excluded is None else replace(self, excluded=None)
+
+    @property
     def single_alone(self) -> Steps:
         """Single steps that stand for all, none of them left out on request, and nothing of others."""
         if self.thinned is None:
-            return replace(self, excluded=None)
+            return self.with_left_out
         return replace(self, thinned=None, excluded=~self.clean)
 
     @property

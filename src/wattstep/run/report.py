@@ -312,7 +312,7 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
     steps = series.steps
     if steps.absent or series.imported.trace_is_one_step:
         return StepCounts(recorded=0)
-    all_counted = replace(steps, excluded=None).counted
+    all_counted = steps.with_left_out.counted
     disturbed, throttled = (flags.count(all_counted, name) for name in ("disturbed", "throttled"))
     clean = steps.counted.count
     return StepCounts(

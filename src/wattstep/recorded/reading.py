@@ -6,11 +6,11 @@ import contextlib
 import os
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -311,19 +311,23 @@ class Tables:
         Raises:
             DamagedRunError: One lies within a stretch that stands for samples.
         """
-        parts: dict[str, list[tuple[npt.NDArray[Any], ...]]] = {}
+        series = {
+            name: (np.empty(rows, np.int64), np.empty(rows), np.empty(rows, np.int16))
+            for name, rows in self._rows_of_channels().items()
+        }
+        filled = dict.fromkeys(series, 0)
         for batch in self.batches("samples", rows=BLOCK):
             names, codes = coded(pa.chunked_array([batch["channel"]]))
             columns = [
                 batch[name].to_numpy(zero_copy_only=False) for name in ("t_ns", "value", "errno")
             ]
             for code in np.unique(codes).tolist():
-                own = codes == code
-                parts.setdefault(names[code], []).append(tuple(each[own] for each in columns))
-        series: dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]] = {}
-        for name in list(parts):
-            t_ns, value, errno = map(np.concatenate, zip(*parts.pop(name), strict=True))
-            value = value.astype(np.float64, copy=False)
+                name, own = names[code], codes == code
+                first = filled[name]
+                filled[name] += int(np.count_nonzero(own))
+                for to, column in zip(series[name], columns, strict=True):
+                    to[first : filled[name]] = column[own]
+        for name, (t_ns, value, errno) in series.items():
             value[np.abs(value) < LEAST_NUMBER] = 0.0
             value[np.isinf(value)] = np.nan
             if not (np.diff(t_ns) > 0).all():
@@ -338,6 +342,15 @@ class Tables:
                 )
             series[name] = (t_ns, value, errno)
         return series
+
+    def _rows_of_channels(self) -> Counter[str]:
+        """How many samples each channel has."""
+        rows: Counter[str] = Counter()
+        for batch in self.batches("samples", ["channel"], BLOCK):
+            names, codes = coded(pa.chunked_array([batch["channel"]]))
+            counts = np.bincount(codes, minlength=len(names)).tolist()
+            rows.update({name: n for name, n in zip(names, counts, strict=True) if n})
+        return rows
 
     @cached_property
     def stretches(self) -> dict[str, Stretches]:

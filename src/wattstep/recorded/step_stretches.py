@@ -116,7 +116,6 @@ class Line:
         start_ns: Begin.
         end_ns: End.
         first: Number of the first step of each.
-        last: Number of the last.
         samples: Of all of them; NaN where not known.
         clean: Whether they count.
         follows: Whether each follows a clean one directly, with nothing named between.
@@ -127,12 +126,16 @@ class Line:
     start_ns: IntArray
     end_ns: IntArray
     first: IntArray
-    last: IntArray
     samples: FloatArray
     clean: BoolArray
     follows: BoolArray
     steps: IntArray | None = None
     sums_ns: IntArray | None = None
+
+    @property
+    def last(self) -> IntArray:
+        """Number of the last step of each."""
+        return self.first if self.steps is None else self.first + self.steps - 1
 
     @property
     def in_steps_ns(self) -> IntArray:

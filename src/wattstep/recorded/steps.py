@@ -174,40 +174,42 @@ class Steps:
 
     def _of_single(self, values: Any) -> Any:
         """Of values along the line those of single steps."""
-        return values if self.thinned is None else values[self._order < len(self.index)]
-
-    def of_line(self, values: Any, otherwise: Any) -> Any:
-        """Values of single steps along the line, with another for each stretch."""
         if self.thinned is None:
             return values
-        return np.append(values, np.full(len(self.thinned.index), otherwise))[self._order]
+        single = np.ones(len(values), bool)
+        single[self._places + np.arange(len(self._places))] = False
+        return values[single]
 
-    @cached_property
-    def _order(self) -> IntArray:
-        """Of each of the line its position among single steps with stretches behind them."""
+    def of_line(self, values: Any, otherwise: Any) -> Any:
+        """Values of single steps along the line, with another for all stretches or each."""
+        if self.thinned is None:
+            return values
+        return np.insert(values, self._places, otherwise)
+
+    @property
+    def _places(self) -> IntArray:
+        """How many single steps are before each stretch."""
         assert self.thinned is not None
-        return np.argsort(np.concatenate([self.start_ns, self.thinned.begin_ns]), kind="stable")
+        return np.searchsorted(self.start_ns, self.thinned.begin_ns, side="right")
 
     @cached_property
     def line(self) -> Line:
         """All steps, where single ones were not kept many in one."""
         line = Line(
-            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index, last=self.index,
+            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index,
             samples=self.samples, clean=self._clean, follows=np.zeros(len(self.index), bool),
         )  # fmt: skip
         if (others := self.thinned) is not None:
-            count = len(others.index)
-            pairs = {
-                "start_ns": (self.start_ns, others.begin_ns), "end_ns": (self.end_ns, others.end_ns),
-                "first": (self.index, others.index), "last": (self.index, others.last),
-                "samples": (self.samples, others.samples), "clean": (self._clean, np.ones(count, bool)),
-                "steps": (np.ones(len(self.index), np.int64), others.steps),
-                "sums_ns": (self.end_ns - self.start_ns, others.sum_ns),
-            }  # fmt: skip
-            both: dict[str, Any] = {
-                name: np.concatenate(each)[self._order] for name, each in pairs.items()
-            }
-            line = Line(**both, follows=np.zeros(len(self._order), bool))
+            line = Line(
+                start_ns=self.of_line(self.start_ns, others.begin_ns),
+                end_ns=self.of_line(self.end_ns, others.end_ns),
+                first=self.of_line(self.index, others.index),
+                samples=self.of_line(self.samples, others.samples),
+                clean=self.of_line(line.clean, True),
+                steps=self.of_line(np.ones(len(self.index), np.int64), others.steps),
+                sums_ns=self.of_line(self.end_ns - self.start_ns, others.sum_ns),
+                follows=line.follows,
+            )
         return replace(line, follows=self._follows(line))
 
     def _follows(self, line: Line) -> BoolArray:

@@ -49,6 +49,9 @@ from wattstep.store.held import HeldFolder
 from wattstep.store.lock import is_recording
 from wattstep.store.tables import BLOCK, HOST_MARKS, NOT_TOLD
 
+# Columns of steps that are read by themselves.
+MARK_COLUMNS = ("mark_ns", "mark_kind", "mark_name", HOST_MARKS)
+CPU_CLOCK = ("cpu_start_ns", "cpu_end_ns")
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
 
@@ -469,7 +472,7 @@ class Tables:
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
         """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""
-        table = self.step_table
+        table = self.table("steps", CPU_CLOCK)
         start = np.asarray(table["cpu_start_ns"].to_numpy(zero_copy_only=False), np.float64)
         end = np.asarray(table["cpu_end_ns"].to_numpy(zero_copy_only=False), np.float64)
         return start, end
@@ -477,13 +480,16 @@ class Tables:
     @cached_property
     def marks(self) -> Marks:
         """Phase and layer marks of all steps."""
-        return Marks(self.step_table)
+        with self._opened("steps") as opened:
+            known = [name for name in MARK_COLUMNS if not opened.untold(name)]
+            return Marks(opened.decoded(opened.read(known)))
 
     @cached_property
     def step_table(self) -> pa.Table:
-        """The table of steps, read once; columns of which nothing is known are left out."""
+        """The table of steps, read once, without marks and CPU clock; columns of which nothing is known are left out."""
         with self._opened("steps") as opened:
-            known = [name for name in opened.columns(None) if not opened.untold(name)]
+            apart = {*MARK_COLUMNS, *CPU_CLOCK}
+            known = [n for n in opened.columns(None) if n not in apart and not opened.untold(n)]
             return opened.decoded(opened.read(known))
 
 

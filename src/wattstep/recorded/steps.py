@@ -206,8 +206,9 @@ class Steps:
                 first=self.of_line(self.index, others.index),
                 samples=self.of_line(self.samples, others.samples),
                 clean=self.of_line(line.clean, True),
-                steps=self.of_line(np.ones(len(self.index), np.int64), others.steps),
-                sums_ns=self.of_line(self.end_ns - self.start_ns, others.sum_ns),
+                many=self._places + np.arange(len(others.index)),
+                steps_of_many=others.steps,
+                sums_of_many_ns=others.sum_ns,
                 follows=line.follows,
             )
         return replace(line, follows=self._follows(line))

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from wattstep.record import marking
 from wattstep.record.marking import StepMarker
-from wattstep.record.sampling.child import Journal
+from wattstep.record.sampling.child import PACKER_SETTINGS, Journal
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.recorded.reading import Tables
@@ -188,7 +188,7 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
         command = child_command("wattstep.store.packing:main", str(os.getpid()))
         descriptor = os.open(folder, os.O_RDONLY)
         packer = subprocess.Popen(
-            command, start_new_session=True, pass_fds=(FOLDER,),
+            command, start_new_session=True, pass_fds=(FOLDER,), env={**os.environ, **PACKER_SETTINGS},
             preexec_fn=lambda: os.dup2(descriptor, FOLDER),
         )  # fmt: skip
         os.close(descriptor)

@@ -254,6 +254,7 @@ class Tables:
                     plain, metadata=file.metadata, read_dictionary=texts_of(file.metadata)
                 )
                 yield _Opened(file=coded, name=name, place=place, budget=budget)
+            pa.default_memory_pool().release_unused()  # it keeps what reading took for the next
         except MemoryError as error:
             raise DamagedRunError(
                 f"{place} cannot be read: there is not enough memory for it", id="unreadable-table"

@@ -99,7 +99,6 @@ def _ending_of_child(run: Path, seen: Collection[Segment]) -> int:
     child = os.fork()
     if not child:
         code = 1
-        os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # keeps less of what is given back
         with contextlib.suppress(OSError, DamagedRunError):
             from wattstep.store.without_pandas import without_pandas
 

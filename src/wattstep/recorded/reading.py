@@ -315,7 +315,7 @@ class Tables:
         Raises:
             DamagedRunError: One lies within a stretch that stands for samples.
         """
-        series = {
+        series: dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]] = {
             name: (np.empty(rows, np.int64), np.empty(rows), np.empty(rows, np.int16))
             for name, rows in self._rows_of_channels().items()
         }
@@ -330,7 +330,7 @@ class Tables:
                 first = filled[name]
                 filled[name] += int(np.count_nonzero(own))
                 for to, column in zip(series[name], columns, strict=True):
-                    to[first : filled[name]] = column[own]
+                    np.copyto(to[first : filled[name]], column[own])
         for name, (t_ns, value, errno) in series.items():
             value[np.abs(value) < LEAST_NUMBER] = 0.0
             value[np.isinf(value)] = np.nan

@@ -137,7 +137,7 @@ class Line:
     @property
     def steps(self) -> IntArray | None:
         """How many each stands for; None: each is a single one."""
-        if self.many is None:
+        if self.many is None or self.steps_of_many is None:
             return None
         steps = np.ones(len(self.first), np.int64)
         steps[self.many] = self.steps_of_many
@@ -153,7 +153,7 @@ class Line:
     def in_steps_ns(self) -> IntArray:
         """Sum of the times of the steps that each stands for."""
         lasting = self.end_ns - self.start_ns
-        if self.many is not None:
+        if self.many is not None and self.sums_of_many_ns is not None:
             lasting[self.many] = self.sums_of_many_ns
         return lasting
 
@@ -164,7 +164,7 @@ class Line:
         gaps[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * NS
         gaps[~self.follows] = 0.0
         if (many := self.many) is not None:
-            gaps[many] += (self.end_ns[many] - self.start_ns[many] - self.sums_of_many_ns) * NS
+            gaps[many] += (self.end_ns[many] - self.start_ns[many] - self.in_steps_ns[many]) * NS
         return gaps
 
 

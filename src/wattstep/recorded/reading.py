@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -329,8 +330,9 @@ class Tables:
                 name, own = names[code], codes == code
                 first = filled[name]
                 filled[name] += int(np.count_nonzero(own))
-                for to, column in zip(series[name], columns, strict=True):
-                    np.copyto(to[first : filled[name]], column[own])
+                targets: list[npt.NDArray[Any]] = [*series[name]]
+                for to, column in zip(targets, columns, strict=True):
+                    to[first : filled[name]] = column[own]
         for name, (t_ns, value, errno) in series.items():
             value[np.abs(value) < LEAST_NUMBER] = 0.0
             value[np.isinf(value)] = np.nan

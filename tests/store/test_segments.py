@@ -40,6 +40,7 @@ from wattstep.store.folder import Folder
 from wattstep.store.marks import MarkJournal
 from wattstep.store.packing import pack_closed
 from wattstep.store.segments import SegmentedFile, packable, segment_bytes
+from wattstep.store.without_pandas import without_pandas
 
 ROWS = {"marks.bin": 32, "operations.bin": 120, "samples-00.bin": 32, "ticks.bin": 32}
 
@@ -570,6 +571,7 @@ def test_memory_of_packing(tmp_path: Path) -> None:
     rows = np.random.default_rng(1).integers(0, 10**6, (1 << 19, 4))
     (tmp_path / "ticks.bin").write_bytes(rows.astype("<i8").tobytes())
     with Folder(tmp_path) as folder:
+        without_pandas()  # which pyarrow would load, once
         tracemalloc.start()
         try:
             assert pieces.pack(folder, "ticks.bin", 0, 4)

@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ import pyarrow.parquet as pq
 
 from wattstep.record import marking
 from wattstep.record.marking import StepMarker
-from wattstep.record.sampling.child import Journal
+from wattstep.record.sampling.child import PACKER_SETTINGS, Journal
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.record.tracing.windows import Windows
 from wattstep.recorded.reading import Tables
@@ -48,6 +49,7 @@ from wattstep.store.tables import TABLE
 
 STEP_NS, TICK_NS = 1_700_000, 10_000_000
 BLOCK = 50_000  # steps that are made at a time
+PARTS = 4  # of a recording, memory of which is told one by one
 WIDTHS = (
     1,
     2,
@@ -129,6 +131,32 @@ def resident(pid: int | str = "self", field: str = "VmRSS") -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
+class PackerMemory(threading.Thread):
+    """The most that the packer and what it started took, by parts of a recording.
+
+    Args:
+        pid: Of the packer.
+
+    Attributes:
+        part: Of the recording, that goes on.
+        most: Resident memory in MiB, and what of it is no page of a file, in each part.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.part, self.ended = pid, 0, threading.Event()
+        self.most = [[0.0, 0.0] for _ in range(PARTS)]
+
+    def run(self) -> None:
+        """Looks a hundred times a second."""
+        while not self.ended.wait(0.01):
+            now = [
+                sum(resident(pid, field) for pid in _family(self.pid))
+                for field in ("VmHWM", "RssAnon")
+            ]
+            self.most[self.part] = [*map(max, zip(self.most[self.part], now, strict=True))]
+
+
 def size_of(folder: Path) -> int:
     """Bytes that its files take on the disk."""
     total = 0
@@ -160,12 +188,15 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
         command = child_command("wattstep.store.packing:main", str(os.getpid()))
         descriptor = os.open(folder, os.O_RDONLY)
         packer = subprocess.Popen(
-            command, start_new_session=True, pass_fds=(FOLDER,),
+            command, start_new_session=True, pass_fds=(FOLDER,), env={**os.environ, **PACKER_SETTINGS},
             preexec_fn=lambda: os.dup2(descriptor, FOLDER),
         )  # fmt: skip
         os.close(descriptor)
     rng = np.random.default_rng(1)
-    disk, packing = 0, 0.0
+    disk = 0
+    watched = None if packer is None else PackerMemory(packer.pid)
+    if watched is not None:
+        watched.start()
     memory: list[float] = []
     changes: list[float] = []
     map_chunk = StepMarker._map
@@ -179,6 +210,8 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
     StepMarker._map = timed_map  # type: ignore[method-assign]
     for first in range(0, steps, BLOCK):
         count = min(BLOCK, steps - first)
+        if watched is not None:
+            watched.part = PARTS * first // steps
         lasting = rng.normal(STEP_NS, 0.05 * STEP_NS, count).astype(np.int64)
         between = rng.integers(20_000, 40_000, count)
         losses = rng.lognormal(0.0, 0.3, count).astype(np.float32)
@@ -208,13 +241,13 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
         memory.append(resident())
         while True:
             disk = max(disk, size_of(folder))
-            if packer is not None:
-                packing = max(packing, *(resident(pid, "VmHWM") for pid in _family(packer.pid)))
             if packer is None or len(packable(path.name for path in folder.iterdir())) <= 2:
                 break
             time.sleep(0.05)
     marker.close()
-    if packer is not None:
+    if packer is not None and watched is not None:
+        watched.ended.set()
+        watched.join()
         os.killpg(packer.pid, signal.SIGKILL)
         packer.wait()
     left = size_of(folder)
@@ -231,7 +264,16 @@ def record(run: Path, steps: int, segment: int, keep: str | None = None) -> dict
         "changes": len(changes),
         "median_change_ms": float(np.median(changes)) * 1e3 if changes else 0.0,
         "longest_change_ms": max(changes, default=0.0) * 1e3,
-        "packer_mib": packing,
+        **(
+            {}
+            if watched is None
+            else {
+                "packer_mib": " ".join(f"{each[0]:.0f}" for each in watched.most),
+                "packer_without_pages_of_files_mib": " ".join(
+                    f"{each[1]:.0f}" for each in watched.most
+                ),
+            }
+        ),
         "conversion_cpu_s": conversion_s,
         "conversion_mib": conversion_mib,
     }
@@ -384,7 +426,7 @@ def main() -> None:
             print(
                 f"  {key.replace('_', ' '):20} {f'{value:,.1f}' if abs(value) >= 0.05 or not value else f'{value:.1e}'}"
                 if isinstance(value, float)
-                else f"  {key:20} {value:,}"
+                else f"  {key:20} {value if isinstance(value, str) else f'{value:,}'}"
             )
 
 

@@ -13,7 +13,7 @@ from wattstep.cli.lean import lean
 # In a process of its own: pyarrow looks for pandas once.
 LOOKED = """
 import sys
-from wattstep.cli.lean import without_pandas
+from wattstep.store.without_pandas import without_pandas
 without_pandas()
 import pyarrow
 assert pyarrow.array(["a", None]).to_numpy(zero_copy_only=False).tolist() == ["a", None]

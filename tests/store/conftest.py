@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Figure
 from wattstep.schema.journal import DEVICE_OPERATION_FIELDS, JOURNAL, OPERATION_FIELDS
 from wattstep.schema.run_info import PlannedRead, RunInfo
+from wattstep.store import pieces
 from wattstep.store.files import create_folder, write_info
 from wattstep.store.marks import MarkJournal
 
@@ -100,8 +102,17 @@ def journals(tmp_path: Path) -> Journals:
     return Journals(tmp_path / "run")
 
 
-# A run that was thinned when it was closed, and while it recorded.
-THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile"])
+# A run that was thinned when it was closed, and while it recorded, piece by piece and in smaller blocks.
+THINNED = pytest.mark.parametrize("name", ["closing", "meanwhile", "blocks"])
+
+
+@contextlib.contextmanager
+def in_blocks_of(rows: int) -> Iterator[None]:
+    """Has the packer have so many rows in memory at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pieces, "PACKED_BYTES", 1)
+        patched.setattr(pieces, "LEAST_PACKED", rows)
+        yield
 
 
 def figures(metrics: Any, prefix: str = "") -> dict[str, Figure]:

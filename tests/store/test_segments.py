@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from wattstep.store.folder import Folder
 from wattstep.store.marks import MarkJournal
 from wattstep.store.packing import pack_closed
 from wattstep.store.segments import SegmentedFile, packable, segment_bytes
+from wattstep.store.without_pandas import without_pandas
 
 ROWS = {"marks.bin": 32, "operations.bin": 120, "samples-00.bin": 32, "ticks.bin": 32}
 
@@ -263,15 +265,15 @@ def killed(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 place = sys.argv[2]
-if place == "packed":
-    pieces._packed = killed
+if place == "written":
+    pieces._holds = killed
 else:
     setattr(folder.Folder, place, killed)
 packing.pack_closed(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("place", ["packed", "rename", "sync", "remove"])
+@pytest.mark.parametrize("place", ["written", "rename", "sync", "remove"])
 def test_a_packer_that_is_killed_loses_nothing(
     tmp_path: Path, unsegmented: Path, place: str
 ) -> None:
@@ -511,9 +513,11 @@ def test_a_piece_is_unpacked_once_however_often_it_is_looked_at(
     opened: list[int] = []
     parts = pieces.Pieces.parts
 
-    def counted(self: pieces.Pieces, number: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def counted(
+        self: pieces.Pieces, number: int, most: int | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         opened.append(number)
-        return parts(self, number)
+        return parts(self, number, most)
 
     monkeypatch.setattr(pieces.Pieces, "parts", counted)
     monkeypatch.setattr(pieces, "BLOCK", 100)
@@ -560,3 +564,32 @@ def test_steps_in_several_groups_of_rows(tmp_path: Path, monkeypatch: pytest.Mon
         each for batch in found.batches("steps", rows=64) for each in batch["mark_name"].to_pylist()
     ]
     assert [name for pair in names for name in pair] == expected
+
+
+def test_memory_of_packing(tmp_path: Path) -> None:
+    """The packer has blocks of a segment in memory, never all of it."""
+    rows = np.random.default_rng(1).integers(0, 10**6, (1 << 19, 4))
+    (tmp_path / "ticks.bin").write_bytes(rows.astype("<i8").tobytes())
+    with Folder(tmp_path) as folder:
+        without_pandas()  # which pyarrow would load, once
+        tracemalloc.start()
+        try:
+            assert pieces.pack(folder, "ticks.bin", 0, 4)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < rows.nbytes / 4
+        layout = np.dtype(("<i8", 4))
+        blocks = list(pieces.Pieces(folder, "ticks.bin", layout).blocks(0))
+    np.testing.assert_array_equal(np.concatenate(blocks), rows)
+
+
+@pytest.mark.parametrize("written", [[[1, 2]], [[1, 2], [3, 5]], [[1, 2], [3, 4], [5, 6]]])
+def test_piece_that_does_not_come_back(tmp_path: Path, written: list[list[int]]) -> None:
+    """A piece is compared with what it is made from, and is not there where they differ."""
+    turns = iter([written, [[1, 2], [3, 4]]])
+    with Folder(tmp_path) as folder, pytest.raises(DamagedRunError, match="Parquet"):
+        pieces.write_piece(
+            folder, "ticks.0000.parquet", 2, lambda: iter([np.array(next(turns))]), []
+        )
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
-from tests.store.conftest import THINNED, Journals, a_planned_read, figures
+from tests.store.conftest import THINNED, Journals, a_planned_read, figures, in_blocks_of
 from tests.wording import saying
 
 from wattstep.device.throttling import Stretch
@@ -40,6 +41,7 @@ from wattstep.schema.journal import (
 from wattstep.store import pieces
 from wattstep.store.convert import convert
 from wattstep.store.files import write_info
+from wattstep.store.mark_rows import MARK
 from wattstep.store.packing import pack_closed
 
 MS = 1_000_000
@@ -147,12 +149,18 @@ def a_run(path: Path, steps_s: float | None, segment: int = 16_000, **described:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """The same run: with all steps; thinned when it is closed; thinned while it recorded."""
+    """The same run: with all steps; thinned when it is closed; thinned while it recorded, also in blocks."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, steps_s in (("whole", None), ("closing", ENDS), ("meanwhile", ENDS)):
+    for name, steps_s in (
+        ("whole", None),
+        ("closing", ENDS),
+        ("meanwhile", ENDS),
+        ("blocks", ENDS),
+    ):
         journals = a_run(folder / name, steps_s)
-        if name == "meanwhile":
-            pack_closed(journals.path)
+        if name in ("meanwhile", "blocks"):
+            with in_blocks_of(7000) if name == "blocks" else contextlib.nullcontext():
+                pack_closed(journals.path)
         convert(journals.path)
     return {path.name: load(path) for path in folder.iterdir()}
 
@@ -282,11 +290,11 @@ def test_killed_while_thinning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patched:
         written: list[str] = []
 
-        def die(journal: Any, piece: str, rows: Any, floats: Any) -> None:
-            if rows.shape[1] > 4 and written:
+        def die(journal: Any, piece: str, *args: Any) -> None:
+            if written:
                 raise OSError("killed")
-            written.append(piece) if rows.shape[1] > 4 else None
-            write(journal, piece, rows, floats)
+            written.append(piece)
+            write(journal, piece, *args)
 
         from wattstep.store import thinned_marks
 
@@ -406,6 +414,20 @@ def test_throttled_steps(tmp_path: Path) -> None:
     assert flags.count(steps.counted, "disturbed") == 0
     expected = 0.5 * steps.thinned.steps[stretch] / steps.counted.count
     assert flags.share(steps.counted, "throttled") == pytest.approx(expected, rel=0.01)
+
+
+def test_steps_beside_a_device(tmp_path: Path) -> None:
+    """Of a timeline of a device no steps are thinned, and its pieces stay as they were packed."""
+    journals = a_run(tmp_path / "run", ENDS)
+    for path in journals.folder.glob("marks*.bin"):
+        marks = np.fromfile(path, MARK)
+        marks["kind"][len(marks) // 2] = Mark.DEVICE_COST
+        marks.tofile(path)
+    with in_blocks_of(3000):
+        pack_closed(journals.path)
+    packed = journals.folder.glob("marks.*.parquet")
+    columns = {pq.ParquetFile(path).metadata.num_columns for path in packed}
+    assert columns == {4}
 
 
 @pytest.mark.parametrize(

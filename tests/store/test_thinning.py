@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
-from tests.store.conftest import THINNED, Journals, a_planned_read, figures
+from tests.store.conftest import THINNED, Journals, a_planned_read, figures, in_blocks_of
 
 from wattstep.errors import DamagedRunError
 from wattstep.live.rows import Rows
@@ -115,17 +116,18 @@ def a_long_run(path: Path, keep: str | None) -> Journals:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """The same run: with all samples; thinned when it is closed; thinned while it recorded."""
+    """The same run: with all samples; thinned when it is closed; thinned while it recorded, also in blocks."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, keep in (("whole", None), ("closing", KEEP), ("meanwhile", KEEP)):
+    for name, keep in (("whole", None), ("closing", KEEP), ("meanwhile", KEEP), ("blocks", KEEP)):
         journals = a_long_run(folder / name, keep)
-        if name == "meanwhile":
-            pack_closed(journals.path)
+        if name in ("meanwhile", "blocks"):
+            with in_blocks_of(1500) if name == "blocks" else contextlib.nullcontext():
+                pack_closed(journals.path)
         convert(journals.path)
     return {path.name: load(path) for path in folder.iterdir()}
 
 
-EACH = pytest.mark.parametrize("name", ["whole", "closing", "meanwhile"])
+EACH = pytest.mark.parametrize("name", ["whole", "closing", "meanwhile", "blocks"])
 
 
 def values_of(run: Run) -> dict[str, float]:
@@ -504,8 +506,8 @@ def killed(*args, **kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def begin(*args):
-    if sys.argv[2] == "_packed":
-        pieces._packed = killed
+    if sys.argv[2] == "written":
+        pieces._holds = killed
     else:
         setattr(folder.Folder, sys.argv[2], killed)
     thin_pieces(*args)
@@ -515,7 +517,7 @@ packing.pack_closed(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("place", ["_packed", "rename", "sync"])
+@pytest.mark.parametrize("place", ["written", "rename", "sync"])
 def test_kill_during_thinning(tmp_path: Path, runs: dict[str, Run], place: str) -> None:
     journals = a_long_run(tmp_path / "run", KEEP)
     command = [sys.executable, "-c", KILLED, str(journals.path), place]

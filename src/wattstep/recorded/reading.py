@@ -6,10 +6,12 @@ import contextlib
 import os
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +48,11 @@ from wattstep.store.files import no_run, read_info
 from wattstep.store.folder import open_plain
 from wattstep.store.held import HeldFolder
 from wattstep.store.lock import is_recording
-from wattstep.store.tables import HOST_MARKS, NOT_TOLD
+from wattstep.store.tables import BLOCK, HOST_MARKS, NOT_TOLD
 
+# Columns of steps that are read by themselves.
+MARK_COLUMNS = ("mark_ns", "mark_kind", "mark_name", HOST_MARKS)
+CPU_CLOCK = ("cpu_start_ns", "cpu_end_ns")
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
 
@@ -250,6 +255,7 @@ class Tables:
                     plain, metadata=file.metadata, read_dictionary=texts_of(file.metadata)
                 )
                 yield _Opened(file=coded, name=name, place=place, budget=budget)
+            pa.default_memory_pool().release_unused()  # it keeps what reading took for the next
         except MemoryError as error:
             raise DamagedRunError(
                 f"{place} cannot be read: there is not enough memory for it", id="unreadable-table"
@@ -310,32 +316,47 @@ class Tables:
         Raises:
             DamagedRunError: One lies within a stretch that stands for samples.
         """
-        table = self.table("samples")
-        names, codes = coded(table["channel"])
-        t_ns = table["t_ns"].to_numpy()
-        value = table["value"].to_numpy(zero_copy_only=False).astype(np.float64)
-        value[np.abs(value) < LEAST_NUMBER] = 0.0
-        value[np.isinf(value)] = np.nan
-        errno = table["errno"].to_numpy()
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        series = {}
-        for code, name in enumerate(names):
-            part = order[bounds[code] : bounds[code + 1]]
-            if not len(part):  # a name that no row has
-                continue
-            if not (np.diff(t_ns[part]) > 0).all():
+        series: dict[str, tuple[IntArray, FloatArray, npt.NDArray[np.int16]]] = {
+            name: (np.empty(rows, np.int64), np.empty(rows), np.empty(rows, np.int16))
+            for name, rows in self._rows_of_channels().items()
+        }
+        filled = dict.fromkeys(series, 0)
+        for batch in self.batches("samples", rows=BLOCK):
+            names, codes = coded(pa.chunked_array([batch["channel"]]))
+            columns = [
+                batch[name].to_numpy(zero_copy_only=False) for name in ("t_ns", "value", "errno")
+            ]
+            for code in np.unique(codes).tolist():
+                name, own = names[code], codes == code
+                first = filled[name]
+                filled[name] += int(np.count_nonzero(own))
+                targets: list[npt.NDArray[Any]] = [*series[name]]
+                for to, column in zip(targets, columns, strict=True):
+                    to[first : filled[name]] = column[own]
+        for name, (t_ns, value, errno) in series.items():
+            value[np.abs(value) < LEAST_NUMBER] = 0.0
+            value[np.isinf(value)] = np.nan
+            if not (np.diff(t_ns) > 0).all():
                 # Two reads never share an instant; a clock that stands still would.
-                part = part[np.unique(t_ns[part], return_index=True)[1]]
-            if (stretches := self.stretches.get(name)) is not None and stretches.any_within(
-                t_ns[part]
-            ):
+                once = np.unique(t_ns, return_index=True)[1]
+                t_ns, value, errno = t_ns[once], value[once], errno[once]
+            stretches = self.stretches.get(name)
+            if stretches is not None and stretches.any_within(t_ns):
                 wrong = f"a row of {shown(name)} lies within one of thinned.parquet"
                 raise DamagedRunError(
                     f"samples.parquet of {self.path}: {wrong}", id="damaged-table"
                 )
-            series[name] = (t_ns[part], value[part], errno[part])
+            series[name] = (t_ns, value, errno)
         return series
+
+    def _rows_of_channels(self) -> Counter[str]:
+        """How many samples each channel has."""
+        rows: Counter[str] = Counter()
+        for batch in self.batches("samples", ["channel"], BLOCK):
+            names, codes = coded(pa.chunked_array([batch["channel"]]))
+            counts = np.bincount(codes, minlength=len(names)).tolist()
+            rows.update({name: n for name, n in zip(names, counts, strict=True) if n})
+        return rows
 
     @cached_property
     def stretches(self) -> dict[str, Stretches]:
@@ -454,7 +475,7 @@ class Tables:
 
     def cpu_ns(self) -> tuple[FloatArray, FloatArray]:
         """The process's own CPU clock at begin and end of each step in ns; NaN where not read."""
-        table = self.step_table
+        table = self.table("steps", CPU_CLOCK)
         start = np.asarray(table["cpu_start_ns"].to_numpy(zero_copy_only=False), np.float64)
         end = np.asarray(table["cpu_end_ns"].to_numpy(zero_copy_only=False), np.float64)
         return start, end
@@ -462,13 +483,16 @@ class Tables:
     @cached_property
     def marks(self) -> Marks:
         """Phase and layer marks of all steps."""
-        return Marks(self.step_table)
+        with self._opened("steps") as opened:
+            known = [name for name in MARK_COLUMNS if not opened.untold(name)]
+            return Marks(opened.decoded(opened.read(known)))
 
     @cached_property
     def step_table(self) -> pa.Table:
-        """The table of steps, read once; columns of which nothing is known are left out."""
+        """The table of steps, read once, without marks and CPU clock; columns of which nothing is known are left out."""
         with self._opened("steps") as opened:
-            known = [name for name in opened.columns(None) if not opened.untold(name)]
+            apart = {*MARK_COLUMNS, *CPU_CLOCK}
+            known = [n for n in opened.columns(None) if n not in apart and not opened.untold(n)]
             return opened.decoded(opened.read(known))
 
 

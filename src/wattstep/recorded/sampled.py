@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattstep.recorded.curves import Curve, add_curves, curve_across, curve_of, curve_of_counter
 from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
@@ -24,6 +25,9 @@ SILENT_NS = 1_000_000_000  # without samples is told; the sampler may be a littl
 GAP_PERIODS = 20  # periods without a sample are a gap
 
 
+Samples = tuple[IntArray, FloatArray, NDArray[np.int16]]
+
+
 class Sampled:
     """The samples of a run.
 
@@ -39,11 +43,7 @@ class Sampled:
         self.channels, self.gpu_note = own_channels(tables.channels(), tables.info.device)
         others = tables.channels().keys() - self.channels.keys()
         self.stretches = {n: s for n, s in tables.stretches.items() if n not in others}
-        self.samples = {
-            n: with_holes(each, self.stretches.get(n))
-            for n, each in tables.samples().items()
-            if n not in others
-        }
+        self.samples = _in_place(tables.samples(), self.stretches, others)
         self._refresh: dict[str, Refresh] = {}
         self._glitch: dict[str, BoolArray] = {}
 
@@ -280,3 +280,26 @@ class Sampled:
             seen = thinned.begin_ns[thinned.first_of_hole] + 1
             silent = silent[~np.isin(times[silent], seen)]
         return [(int(times[at]), int(times[at + 1])) for at in silent]
+
+
+def _in_place(
+    found: dict[str, Samples], stretches: Mapping[str, Stretches], others: Collection[str]
+) -> dict[str, Samples]:
+    """Samples by channel with their holes; times and errors that channels of one read share are there once.
+
+    Args:
+        found: By channel; taken out one by one, so that few are in memory twice.
+        stretches: What stands for samples that were thinned.
+        others: Channels that are left out.
+    """
+    samples: dict[str, Samples] = {}
+    before: Samples | None = None
+    for name in list(found):
+        t_ns, value, errno = with_holes(found.pop(name), stretches.get(name))
+        if name in others:
+            continue
+        if before is not None and np.array_equal(t_ns, before[0]):
+            t_ns = before[0]
+            errno = before[2] if np.array_equal(errno, before[2]) else errno
+        before = samples[name] = t_ns, value, errno
+    return samples

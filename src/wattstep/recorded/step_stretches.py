@@ -116,37 +116,55 @@ class Line:
         start_ns: Begin.
         end_ns: End.
         first: Number of the first step of each.
-        last: Number of the last.
         samples: Of all of them; NaN where not known.
         clean: Whether they count.
         follows: Whether each follows a clean one directly, with nothing named between.
-        steps: How many it stands for; None: each is a single one.
-        sums_ns: Sum of their times; None likewise.
+        many: Positions of those that are many in one; None: each is a single one.
+        steps_of_many: How many these stand for.
+        sums_of_many_ns: Sum of the times of these.
     """
 
     start_ns: IntArray
     end_ns: IntArray
     first: IntArray
-    last: IntArray
     samples: FloatArray
     clean: BoolArray
     follows: BoolArray
-    steps: IntArray | None = None
-    sums_ns: IntArray | None = None
+    many: IntArray | None = None
+    steps_of_many: IntArray | None = None
+    sums_of_many_ns: IntArray | None = None
+
+    @property
+    def steps(self) -> IntArray | None:
+        """How many each stands for; None: each is a single one."""
+        if self.many is None or self.steps_of_many is None:
+            return None
+        steps = np.ones(len(self.first), np.int64)
+        steps[self.many] = self.steps_of_many
+        return steps
+
+    @property
+    def last(self) -> IntArray:
+        """Number of the last step of each."""
+        steps = self.steps
+        return self.first if steps is None else self.first + steps - 1
 
     @property
     def in_steps_ns(self) -> IntArray:
         """Sum of the times of the steps that each stands for."""
-        return self.end_ns - self.start_ns if self.sums_ns is None else self.sums_ns
+        lasting = self.end_ns - self.start_ns
+        if self.many is not None and self.sums_of_many_ns is not None:
+            lasting[self.many] = self.sums_of_many_ns
+        return lasting
 
     @property
     def gap_s(self) -> FloatArray:
         """Time between steps in s: within each, and since the one before where it follows that."""
-        before = np.zeros(len(self.first))
-        before[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * NS
-        gaps: FloatArray = np.where(self.follows, before, 0.0)
-        if self.sums_ns is not None:
-            gaps += (self.end_ns - self.start_ns - self.sums_ns) * NS
+        gaps = np.zeros(len(self.first))
+        gaps[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * NS
+        gaps[~self.follows] = 0.0
+        if (many := self.many) is not None:
+            gaps[many] += (self.end_ns[many] - self.start_ns[many] - self.in_steps_ns[many]) * NS
         return gaps
 
 
@@ -201,7 +219,8 @@ class Counted:
     @property
     def count(self) -> int:
         """How many steps."""
-        return len(self.at) if self.line.steps is None else int(self.line.steps[self.at].sum())
+        every = self.line.steps
+        return len(self.at) if every is None else int(every[self.at].sum())
 
     def within(self, chosen: BoolArray) -> Counted:
         """Some of them."""
@@ -212,7 +231,7 @@ class Counted:
 
         Where all steps are single ones, each is an observation.
         """
-        if self.line.steps is None or not len(self.at):
+        if self.line.many is None or not len(self.at):
             return [np.asarray(each, np.float64) for each in values]
         first = np.flatnonzero(np.diff(self.start_ns // STRETCH_NS, prepend=-1) != 0)
         return [np.add.reduceat(each.astype(np.float64), first) for each in values]
@@ -226,7 +245,7 @@ class Counted:
             source: The sensor or clock behind them.
             status: How they came about.
         """
-        if self.line.steps is None:
+        if self.line.many is None:
             return mean_figure(sums, unit, source, status)
         above, below = self.together(sums, self.steps)
         figure = ratio_figure(above, below, unit, source, status)
@@ -235,7 +254,7 @@ class Counted:
 
     def figure(self, figure: Figure) -> Figure:
         """A figure of observations by `together`, with how many steps it is of."""
-        if self.line.steps is None or figure.missing:
+        if self.line.many is None or figure.missing:
             return figure
         method = (figure.method or "").replace("over steps", STRETCHES)
         return replace(figure, n=self.count, method=method)
@@ -243,10 +262,10 @@ class Counted:
     @property
     def _share(self) -> FloatArray | float:
         """The part of the time of each that lies within steps."""
-        if self.line.sums_ns is None:
+        if self.line.many is None:
             return 1.0
         lasting = (self.line.end_ns - self.line.start_ns)[self.at]
-        inside = self.line.sums_ns[self.at]
+        inside = self.line.in_steps_ns[self.at]
         share: FloatArray = np.ones(len(lasting))
         np.divide(inside, lasting, out=share, where=lasting > 0)
         return share

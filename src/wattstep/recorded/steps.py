@@ -145,16 +145,13 @@ class Steps:
         lay beside them, which is not how most are.
         """
         clean = self._clean
-        if self.thinned is None:
-            return clean
-        line, single = self.line, self._order < len(self.index)
-        count, place = len(single), np.arange(len(single))
-        behind = np.maximum.accumulate(np.where(single, -1, place))
-        ahead = np.minimum.accumulate(np.where(single, count, place)[::-1])[::-1]
-        between = single & (behind >= 0) & (ahead < count)
-        lasting = line.start_ns[np.minimum(ahead, count - 1)] - line.end_ns[np.maximum(behind, 0)]
-        alone: BoolArray = (between & (lasting < ALONE_NS))[single]
-        return clean & ~alone
+        if (others := self.thinned) is not None:
+            short = others.begin_ns[1:] - others.end_ns[:-1] < ALONE_NS
+            behind = np.searchsorted(self.start_ns, others.begin_ns[:-1][short])
+            ahead = np.searchsorted(self.start_ns, others.begin_ns[1:][short])
+            for first, last in zip(behind.tolist(), ahead.tolist(), strict=True):
+                clean[first:last] = False
+        return clean
 
     @property
     def _clean(self) -> BoolArray:
@@ -177,40 +174,43 @@ class Steps:
 
     def _of_single(self, values: Any) -> Any:
         """Of values along the line those of single steps."""
-        return values if self.thinned is None else values[self._order < len(self.index)]
-
-    def of_line(self, values: Any, otherwise: Any) -> Any:
-        """Values of single steps along the line, with another for each stretch."""
         if self.thinned is None:
             return values
-        return np.append(values, np.full(len(self.thinned.index), otherwise))[self._order]
+        single = np.ones(len(values), bool)
+        single[self._places + np.arange(len(self._places))] = False
+        return values[single]
 
-    @cached_property
-    def _order(self) -> IntArray:
-        """Of each of the line its position among single steps with stretches behind them."""
+    def of_line(self, values: Any, otherwise: Any) -> Any:
+        """Values of single steps along the line, with another for all stretches or each."""
+        if self.thinned is None:
+            return values
+        return np.insert(values, self._places, otherwise)
+
+    @property
+    def _places(self) -> IntArray:
+        """How many single steps are before each stretch."""
         assert self.thinned is not None
-        return np.argsort(np.concatenate([self.start_ns, self.thinned.begin_ns]), kind="stable")
+        return np.searchsorted(self.start_ns, self.thinned.begin_ns, side="right")
 
     @cached_property
     def line(self) -> Line:
         """All steps, where single ones were not kept many in one."""
         line = Line(
-            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index, last=self.index,
+            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index,
             samples=self.samples, clean=self._clean, follows=np.zeros(len(self.index), bool),
         )  # fmt: skip
         if (others := self.thinned) is not None:
-            count = len(others.index)
-            pairs = {
-                "start_ns": (self.start_ns, others.begin_ns), "end_ns": (self.end_ns, others.end_ns),
-                "first": (self.index, others.index), "last": (self.index, others.last),
-                "samples": (self.samples, others.samples), "clean": (self._clean, np.ones(count, bool)),
-                "steps": (np.ones(len(self.index), np.int64), others.steps),
-                "sums_ns": (self.end_ns - self.start_ns, others.sum_ns),
-            }  # fmt: skip
-            both: dict[str, Any] = {
-                name: np.concatenate(each)[self._order] for name, each in pairs.items()
-            }
-            line = Line(**both, follows=np.zeros(len(self._order), bool))
+            line = Line(
+                start_ns=self.of_line(self.start_ns, others.begin_ns),
+                end_ns=self.of_line(self.end_ns, others.end_ns),
+                first=self.of_line(self.index, others.index),
+                samples=self.of_line(self.samples, others.samples),
+                clean=self.of_line(line.clean, True),
+                many=self._places + np.arange(len(others.index)),
+                steps_of_many=others.steps,
+                sums_of_many_ns=others.sum_ns,
+                follows=line.follows,
+            )
         return replace(line, follows=self._follows(line))
 
     def _follows(self, line: Line) -> BoolArray:
@@ -239,10 +239,15 @@ class Steps:
         return len(self.index) + (0 if self.thinned is None else int(self.thinned.steps.sum()))
 
     @property
+    def with_left_out(self) -> Steps:
+        """The same, none left out on request."""
+        return self if self.excluded is None else replace(self, excluded=None)
+
+    @property
     def single_alone(self) -> Steps:
         """Single steps that stand for all, none of them left out on request, and nothing of others."""
         if self.thinned is None:
-            return replace(self, excluded=None)
+            return self.with_left_out
         return replace(self, thinned=None, excluded=~self.clean)
 
     @property

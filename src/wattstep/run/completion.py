@@ -113,8 +113,8 @@ def _first(steps: Steps, count: int, clean: float | None) -> tuple[float, float,
     """
     line = steps.line
     until = count
-    if line.steps is not None:
-        done = np.append(0, np.cumsum(line.steps))
+    if (every := line.steps) is not None:
+        done = np.append(0, np.cumsum(every))
         until = int(np.searchsorted(done, count))
         if until == len(done) or done[until] != count:
             return None

@@ -300,7 +300,7 @@ def _gap_note(steps: Steps, gap: tuple[int, int], why: str) -> str:
         which = f"step {first} touches it"
         if first != last:
             which = f"{len(touched)} steps touch it, from step {first} to {last}"
-            if line.steps is not None and (line.steps[touched] > 1).any():
+            if (steps_of := line.steps) is not None and (steps_of[touched] > 1).any():
                 which = f"it lies between steps {first} and {last}"
     return (
         f"nothing was sampled for {(high - low) * 1e-9:.2f} s from "
@@ -312,7 +312,7 @@ def _step_counts(series: Series, flags: StepFlags) -> StepCounts:
     steps = series.steps
     if steps.absent or series.imported.trace_is_one_step:
         return StepCounts(recorded=0)
-    all_counted = replace(steps, excluded=None).counted
+    all_counted = steps.with_left_out.counted
     disturbed, throttled = (flags.count(all_counted, name) for name in ("disturbed", "throttled"))
     clean = steps.counted.count
     return StepCounts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -251,7 +251,7 @@ def step_flags_report(
     flags: StepFlags, steps: Steps, excluded: tuple[str, ...], recorded: ConditionFacts
 ) -> RunConditions:
     """Times in s from the begin of the first step, or of a recording without; None: what could not be seen."""
-    counted = replace(steps, excluded=None).clean
+    counted = steps.with_left_out.clean
     disturbed = None if flags.unseen else int((flags.disturbed & counted).sum())
     notes = list(flags.notes)
     if flags.unseen and "disturbed" in excluded:

@@ -60,7 +60,7 @@ def sustained_metrics(tables: Tables, series: Series, flags: StepFlags) -> dict[
 
     Only for runs of two minutes and more, and for those that were asked to become steady.
     """
-    steps = replace(series.steps, excluded=None)
+    steps = series.steps.with_left_out
     asked = tables.info.conditions.get("sustain")
     counted = steps.counted
     span = int(counted.end_ns[-1] - counted.start_ns[0]) if counted.count else 0
@@ -216,7 +216,7 @@ class _Binned:
 
     def __init__(self, series: Series, edges: IntArray | None = None) -> None:
         self._series = series
-        self._steps = replace(series.steps, excluded=None)
+        self._steps = series.steps.with_left_out
         self.edges = self._chosen_edges() if edges is None else edges
 
     def _chosen_edges(self) -> IntArray:

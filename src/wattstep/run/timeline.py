@@ -129,7 +129,7 @@ def _steps(marks: Marks, steps: Steps, flags: StepFlags, counted: IntArray) -> S
         phase_ns=marks.t_ns[of_phase],
         phase=Names(code=code, texts=texts.astype(object)),
         absent=steps.absent or "",
-        many=None if line.steps is None else line.steps > 1,
+        many=None if (every := line.steps) is None else every > 1,
     )
 
 

@@ -40,6 +40,7 @@ from wattstep.store.tables import (
     write_table,
     written_table,
 )
+from wattstep.store.without_pandas import without_pandas
 
 WRITING = ".tmp"  # a table that is not whole yet
 
@@ -210,6 +211,7 @@ def _with_device_clock(info: RunInfo, device: DeviceTimes | None, names: list[st
 
 def main() -> None:
     """Entry of the child process that a recorder starts: RUN STATE."""
+    without_pandas()
     try:
         convert(Path(sys.argv[1]), state=sys.argv[2])
     except (OSError, DamagedRunError) as error:

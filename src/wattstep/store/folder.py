@@ -23,7 +23,7 @@ MOST_JSON: Final = 64 << 20  # bytes of a JSON document of a run, a sweep or a d
 MOST_ENTRIES: Final = 10_000  # in a folder; with more than that it is none of ours
 DEEPEST: Final = 8  # folders within one another
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MAKE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAKE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEEP: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -114,13 +114,13 @@ class Folder:
         return file
 
     def make(self, name: str) -> BinaryIO:
-        """A new file, to be written; what bears the name is taken away first.
+        """A new file, to be written, and read again; what bears the name is taken away first.
 
         Raises:
             OSError: It cannot be made.
         """
         self.remove(name)
-        return os.fdopen(os.open(name, _MAKE, 0o666, dir_fd=self._fd), "wb")
+        return os.fdopen(os.open(name, _MAKE, 0o666, dir_fd=self._fd), "w+b")
 
     @contextlib.contextmanager
     def replacing(self, name: str) -> Iterator[BinaryIO]:

@@ -16,9 +16,8 @@ from wattstep.schema.journal import NAMES, segment_name
 from wattstep.store.budget import LEAST, TEXT, check_journal, multiple, too_large
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import LOST_NAME, Ints
-from wattstep.store.pieces import Pieces
+from wattstep.store.pieces import BLOCK, Pieces
 from wattstep.store.segments import newest_segment
-from wattstep.store.tables import BLOCK
 
 
 def whole_rows(journal: Folder, name: str, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
@@ -63,11 +62,19 @@ def parts(
                 yield from ((rows, None) for rows in file_rows(file, row))
 
 
-def file_rows(file: BinaryIO, row: np.dtype[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Blocks of the whole rows of an open segment."""
+def file_rows(
+    file: BinaryIO, row: np.dtype[Any], most: int | None = None
+) -> Iterator[npt.NDArray[Any]]:
+    """Blocks of the whole rows of an open segment.
+
+    Args:
+        file: The segment.
+        row: Layout of a row.
+        most: Rows of a block; None: `BLOCK`.
+    """
     rows = os.fstat(file.fileno()).st_size // row.itemsize
     while rows > 0:
-        block = np.fromfile(file, row, min(BLOCK, rows))
+        block = np.fromfile(file, row, min(most or BLOCK, rows))
         if not len(block):  # cut off meanwhile
             return
         rows -= len(block)

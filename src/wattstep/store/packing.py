@@ -100,6 +100,9 @@ def _ending_of_child(run: Path, seen: Collection[Segment]) -> int:
     if not child:
         code = 1
         with contextlib.suppress(OSError, DamagedRunError):
+            from wattstep.store.without_pandas import without_pandas
+
+            without_pandas()
             pack_closed(run, seen)
             code = 0
         os._exit(code)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +39,14 @@ from wattstep.store.budget import check_rows, check_table
 from wattstep.store.folder import Folder
 from wattstep.store.mark_rows import Ints
 from wattstep.store.step_thinning import STEP_WORDS
-from wattstep.store.tables import BLOCK
 from wattstep.store.thinning import thinned_words
 
 _VALUE: Final = 2  # the word of a mark that is a float: its bits do not follow each other
 _WORD: Final = 8  # bytes
+BLOCK: Final = 1 << 16  # rows that are read at once
+# What is in memory at once while a training runs beside: bytes of rows as they were recorded.
+PACKED_BYTES: Final = 1 << 19
+LEAST_PACKED: Final = 4096  # rows: of wide ones a stretch would have few
 
 
 def row_words(info: RunInfo) -> dict[str, int]:
@@ -78,50 +81,92 @@ def pack(journal: Folder, name: str, number: int, words: int) -> bool:
     with journal.open(segment) as file:
         if os.fstat(file.fileno()).st_size % (words * _WORD):
             return False
-        rows = np.fromfile(file, "<i8").reshape(-1, words)
-    write_piece(journal, piece, rows, [_VALUE] if name == MARKS else [])
+
+        def blocks() -> Iterator[Ints]:
+            file.seek(0)
+            while len(block := np.fromfile(file, "<i8", words * packed_rows(words))):
+                yield block.reshape(-1, words)
+
+        write_piece(journal, piece, words, blocks, [_VALUE] if name == MARKS else [])
     journal.remove(segment)
     return True
 
 
-def write_piece(journal: Folder, piece: str, rows: Ints, floats: Sequence[int]) -> None:
+def packed_rows(words: int) -> int:
+    """How many rows of so many words are in memory at once while a training runs beside."""
+    return max(PACKED_BYTES // (_WORD * words), LEAST_PACKED)
+
+
+def write_piece(
+    journal: Folder,
+    piece: str,
+    words: int,
+    blocks: Callable[[], Iterator[Ints]],
+    floats: Collection[int],
+) -> None:
     """Writes a piece, in place of one that is there; it is whole on the disk when this returns.
 
     Args:
         journal: Folder of the journals.
         piece: Its name.
-        rows: What it is to hold.
+        words: Of 8 bytes, in a row.
+        blocks: Gives the rows that it is to hold, in blocks that need not be in memory together; asked
+            twice, for what they are made from is about to be thrown away, and what was written is
+            compared with them first.
         floats: Columns that are bits of a float64, which do not follow each other.
 
     Raises:
         OSError: The disk is full.
         DamagedRunError: Parquet does not say the same.
     """
-    packed = _packed(rows, floats)
-    # What it is made from is about to be thrown away: what it says is looked at first.
-    unpacked = pq.ParquetFile(pa.BufferReader(packed)).read()
-    if not all(
-        np.array_equal(unpacked.column(at).to_numpy(), rows[:, at]) for at in range(rows.shape[1])
-    ):
-        raise DamagedRunError(f"{piece} of {journal.path.parent} does not come back from Parquet")
+    names = [str(at) for at in range(words)]
+    encoding = {
+        name: "BYTE_STREAM_SPLIT" if at in floats else "DELTA_BINARY_PACKED"
+        for at, name in enumerate(names)
+    }
+    schema = pa.schema([(name, pa.int64()) for name in names])
     with journal.replacing(piece) as file:
-        file.write(packed)
+        with pq.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=False, column_encoding=encoding
+        ) as writer:
+            for rows in _groups(blocks()):
+                writer.write_table(pa.table(list(rows.T), schema=schema))
+        file.flush()
+        if not _holds(file, _groups(blocks())):
+            raise DamagedRunError(
+                f"{piece} of {journal.path.parent} does not come back from Parquet"
+            )
     journal.sync()
 
 
-def _packed(rows: Ints, floats: Sequence[int]) -> pa.Buffer:
-    names = [str(at) for at in range(rows.shape[1])]
-    encoding = dict.fromkeys(names, "DELTA_BINARY_PACKED")
-    encoding.update({str(at): "BYTE_STREAM_SPLIT" for at in floats})
-    table = pa.table({column: rows[:, at] for at, column in enumerate(names)})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=encoding)
-    return sink.getvalue()
+def _groups(blocks: Iterator[Ints]) -> Iterator[Ints]:
+    """The blocks, small ones together: each group of rows costs a file 200 bytes a column."""
+    waiting: list[Ints] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(each.nbytes for each in waiting) >= PACKED_BYTES:
+            yield waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+            waiting.clear()
+    if waiting:
+        yield np.concatenate(waiting)
+
+
+def _holds(file: BinaryIO, groups: Iterator[Ints]) -> bool:
+    """True if a file that was written holds these groups of rows."""
+    with pq.ParquetFile(file) as written:
+        for number in range(written.num_row_groups):
+            table, rows = written.read_row_group(number, use_threads=False), next(groups)
+            if not all(
+                np.array_equal(column.to_numpy(), of)
+                for column, of in zip(table, rows.T, strict=True)
+            ):
+                return False
+    return next(groups, None) is None
 
 
 def thinned_rows(rows: Ints, stretches: Ints) -> Ints:
     """Rows of a thinned piece: those that stay, without an end, and stretches, in order of time."""
-    both = np.zeros((len(rows) + len(stretches), stretches.shape[1]), np.int64)
+    both = np.zeros((len(rows) + len(stretches), stretches.shape[1]), np.int64, order="F")
     both[: len(rows), : rows.shape[1]] = rows
     both[len(rows) :] = stretches
     ordered: Ints = both[np.argsort(both[:, 0], kind="stable")]
@@ -151,22 +196,28 @@ class Pieces:
         self._journal, self._name, self._row = journal, name, row
         self._rows = self._on_disk = 0
 
-    def blocks(self, number: int) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, number: int, most: int | None = None) -> Iterator[npt.NDArray[Any]]:
         """Blocks of the rows of one piece, as they were recorded; of a thinned one, those that stayed.
+
+        Args:
+            number: Of the segment.
+            most: Rows of a block; None: `BLOCK`.
 
         Raises:
             FileNotFoundError: It is not there.
             DamagedRunError: It is garbled, or unpacks to more than a recorder writes.
         """
-        for rows, _ in self.parts(number):
+        for rows, _ in self.parts(number, most):
             yield rows
 
-    def parts(self, number: int) -> Iterator[tuple[npt.NDArray[Any], Ints | None]]:
+    def parts(
+        self, number: int, most: int | None = None
+    ) -> Iterator[tuple[npt.NDArray[Any], Ints | None]]:
         """As `blocks`, beside each its stretches (`thinning.py`); None where it was not thinned."""
         words = self._row.itemsize // _WORD
         with self._opened(number) as file:
             thinned = len(file.schema_arrow.types) > words
-            for batch in file.iter_batches(batch_size=BLOCK):
+            for batch in file.iter_batches(most or BLOCK, use_threads=most is None):
                 rows = np.empty((len(batch), batch.num_columns), "<i8")
                 for at in range(batch.num_columns):
                     rows[:, at] = batch.column(at).to_numpy()

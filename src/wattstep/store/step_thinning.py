@@ -53,7 +53,7 @@ def thin_steps(
         and end in ns, number of the first step, nothing, then `COLUMNS`, of which those in `FLOATS`
         are bits of a float64. Of each stretch, how many of the marks that stay are before it.
     """
-    if np.isin(marks["kind"], _OF_DEVICES).any():
+    if of_device(marks):
         return marks, NO_STRETCHES, np.empty(0, np.int64)
     marks = marks[marks["kind"] != 0]
     rows = begins_and_ends(marks)
@@ -81,6 +81,11 @@ def thin_steps(
     left = ~_gone(marks, rows, starts[first], ends[last])
     before = np.cumsum(left, dtype=np.int64)[_of_mark(marks, starts[first])]
     return marks[left], stretches, before
+
+
+def of_device(marks: npt.NDArray[Any]) -> bool:
+    """True if some tell of the timeline of a device, of which no steps are thinned."""
+    return bool(np.isin(marks["kind"], _OF_DEVICES).any())
 
 
 def _go(rows: npt.NDArray[Any], starts: Ints, ends: Ints, age: Age, first_counted: int) -> Mask:

@@ -14,7 +14,7 @@ from wattstep.store.folder import Folder
 
 TABLE = ".parquet"
 HOST_MARKS = "mark_host_ns"
-BLOCK = 1 << 18  # rows that are in memory at once
+BLOCK = 1 << 18  # rows that are written at once
 _NAME = pa.dictionary(pa.int32(), pa.string())
 STEPS = pa.schema(
     [

@@ -17,7 +17,7 @@ from wattstep.schema.run_info import RunInfo
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import file_rows, parts
 from wattstep.store.mark_rows import MARK, Ints, begins_and_ends
-from wattstep.store.pieces import PieceFacts, Pieces, thinned_rows, write_piece
+from wattstep.store.pieces import PieceFacts, Pieces, packed_rows, thinned_rows, write_piece
 from wattstep.store.segments import newest_segment
 from wattstep.store.thinning import (
     LEAST_ROWS,
@@ -92,27 +92,45 @@ def _thin_pieces_of(
     journal: Folder, info: RunInfo, samples: SampleJournal
 ) -> list[DamagedRunError]:
     """Thins the pieces of one journal; what is wrong with those that stay as they are."""
-    age = None
     damaged: list[DamagedRunError] = []
-    for number in _packed(journal.names(), samples.name):
-        pieces = Pieces(journal, samples.name, _layout(samples))
+    old: list[tuple[int, PieceFacts, Age]] = []
+    pieces = Pieces(journal, samples.name, _layout(samples))
+    age = None
+    for number in packed_last_first(journal, samples.name):
         try:
             facts = pieces.facts(number)
-            if facts.words != samples.words or not facts.rows or _rare(facts):
-                continue
-            age = age or age_of(journal, info, samples)
-            if facts.last_ns > age.until_ns:
-                break
-            if facts.last_ns < age.since_ns:
-                continue
-            kept = kept_times(journal, facts.first_ns, facts.last_ns)
-            rows = np.concatenate([*pieces.blocks(number)]).view("<i8").reshape(-1, samples.words)
-            both = thinned_rows(*thin(rows, samples, replace(age, kept_ns=kept)))
-            floats = range(samples.thinned_words - 2 * samples.values, samples.thinned_words)
-            write_piece(journal, piece_name(samples.name, number), both, floats)
+        except DamagedRunError as error:
+            damaged.append(error)
+            continue
+        if facts.words != samples.words:  # thinned, as those before are that can be
+            break
+        if not facts.rows or _rare(facts):
+            continue
+        age = age or age_of(journal, info, samples)
+        if age.since_ns <= facts.last_ns <= age.until_ns:
+            old.append((number, facts, age))
+    for number, facts, age in reversed(old):
+        try:
+            _thin_piece(journal, samples, number, facts, age)
         except DamagedRunError as error:
             damaged.append(error)
     return damaged
+
+
+def _thin_piece(
+    journal: Folder, samples: SampleJournal, number: int, facts: PieceFacts, age: Age
+) -> None:
+    pieces = Pieces(journal, samples.name, _layout(samples))
+    age = replace(age, kept_ns=kept_times(journal, facts.first_ns, facts.last_ns))
+
+    def thinned() -> Iterator[Ints]:
+        for block in pieces.blocks(number, packed_rows(samples.words)):
+            rows = block.view("<i8").reshape(-1, samples.words)
+            yield thinned_rows(*thin(rows, samples, age))
+
+    words = samples.thinned_words
+    floats = range(words - 2 * samples.values, words)
+    write_piece(journal, piece_name(samples.name, number), words, thinned, floats)
 
 
 def _rare(facts: PieceFacts) -> bool:
@@ -123,11 +141,11 @@ def _layout(samples: SampleJournal) -> np.dtype[Any]:
     return np.dtype(("V", _WORD * samples.words))
 
 
-def _packed(names: list[str], name: str) -> list[int]:
-    """Numbers of the pieces of a journal, in order."""
-    last = newest_segment(names, name)
-    there = set(names)
-    return [n for n in range((-1 if last is None else last) + 1) if piece_name(name, n) in there]
+def packed_last_first(journal: Folder, name: str) -> list[int]:
+    """Numbers of the pieces of a journal, the last first."""
+    names = journal.names()
+    there, last = set(names), newest_segment(names, name)
+    return [n for n in range(-1 if last is None else last, -1, -1) if piece_name(name, n) in there]
 
 
 def age_of(journal: Folder, info: RunInfo, samples: SampleJournal) -> Age:
@@ -225,6 +243,9 @@ def _around_edges(blocks: Iterator[npt.NDArray[Any]]) -> Iterator[tuple[int, int
     """
     carry, done = np.empty(0, MARK), 0
     for block in blocks:
+        if done == len(carry) and not np.isin(block["kind"], EDGES).any():
+            steps = np.flatnonzero(np.isin(block["kind"], [*BOUNDARIES, Mark.STEP]))[-BEFORE:]
+            block = block[steps]  # of most blocks that is all that one of the next may need
         marks = np.concatenate([carry, begins_and_ends(block)])
         marks = marks[np.isin(marks["kind"], [*BOUNDARIES, *EDGES])]
         edges, until = _edges(marks, done)
@@ -264,26 +285,39 @@ def _around(marks: npt.NDArray[Any], edges: Ints, until: Ints) -> Iterator[tuple
 def _marks(journal: Folder, begin_ns: int, end_ns: int) -> Iterator[npt.NDArray[Any]]:
     """Marks of the segments in which these times lie, and of one before and behind."""
     pieces = Pieces(journal, MARKS, MARK)
-    last = newest_segment(journal.names(), MARKS)
-    inside: list[int] = []
-    for number in range(0 if last is None else last + 1):
-        try:
-            with journal.open(segment_name(MARKS, number)) as file:
-                rows = np.fromfile(file, MARK, 1)
-                times = (int(rows["t"][0]), end_ns) if len(rows) else (end_ns + 1, end_ns)
-        except FileNotFoundError:
-            try:
-                facts = pieces.facts(number)
-            except FileNotFoundError:  # gone: whoever reads the steps says so
-                continue
-            times = facts.first_ns, facts.last_ns
-        if times[0] <= end_ns and times[1] >= begin_ns:
-            inside.append(number)
-    first = max(min(inside, default=0) - 1, 0)
-    for number in range(first, min(max(inside, default=-1) + 1, last or 0) + 1):
-        try:
-            with journal.open(segment_name(MARKS, number)) as file:
-                yield from file_rows(file, MARK)
-        except FileNotFoundError:
-            with contextlib.suppress(FileNotFoundError):
-                yield from pieces.blocks(number)
+    last = newest_segment(journal.names(), MARKS) or 0
+    first, behind = 0, -1
+    # From the end: what is thinned is not far from it, and there may be hundreds before.
+    for number in range(last, -1, -1):
+        begun_ns = _begin_ns(journal, pieces, number)
+        if begun_ns is None or begun_ns > end_ns:
+            continue
+        behind = max(behind, min(number + 1, last))
+        if begun_ns < begin_ns:
+            first = max(number - 1, 0)
+            break
+    for number in range(first, behind + 1):
+        yield from segment_marks(journal, pieces, number)
+
+
+def segment_marks(journal: Folder, pieces: Pieces, number: int) -> Iterator[npt.NDArray[Any]]:
+    """Small blocks of the marks of a segment, be it packed or not; none where it is gone."""
+    most = packed_rows(MARK.itemsize // _WORD)
+    try:
+        with journal.open(segment_name(MARKS, number)) as file:
+            yield from file_rows(file, MARK, most)
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            yield from pieces.blocks(number, most)
+
+
+def _begin_ns(journal: Folder, pieces: Pieces, number: int) -> int | None:
+    """Time of the first mark of a segment; None where it has none, or is gone: who reads the steps says so."""
+    try:
+        with journal.open(segment_name(MARKS, number)) as file:
+            rows = np.fromfile(file, MARK, 1)
+            return int(rows["t"][0]) if rows["kind"].any() else None
+    except FileNotFoundError:
+        with contextlib.suppress(FileNotFoundError):
+            return pieces.facts(number).first_ns or None
+    return None

@@ -140,11 +140,13 @@ class _Opened:
         return range(self.file.metadata.num_row_groups)
 
     def untold(self, name: str) -> bool:
-        """True for a column that may be left out and has no value: it would take as much memory as one that has."""
+        """True for a column that may be left out and is, or has no value: it would take as much memory as one that has."""
         metadata = self.file.metadata
         if name not in NOT_TOLD or not metadata.num_row_groups:
             return False
         at = [metadata.schema.column(n).path.partition(".")[0] for n in range(metadata.num_columns)]
+        if name not in at:
+            return True
         chunks = [
             metadata.row_group(n).column(at.index(name)) for n in range(metadata.num_row_groups)
         ]

@@ -281,3 +281,19 @@ def test_a_counter_that_is_off_beside_power_with_a_gap_is_told_over_the_time_of_
     """A counter of 10 W beside 5 W: still told, of the 79 s that power was read in."""
     run = log(tmp_path, header, lambda n: f"{'' if 40 <= n < 80 else watts(n)},{10 * n}")
     assert saying(run.document()["status_notes"], "contradict", "10 W", "5 W", "79 s")
+
+
+@pytest.mark.parametrize("step_s", [1, 3, 10])
+def test_the_interval_of_a_counter_that_is_read_more_often_than_it_counts(
+    tmp_path: Path, step_s: int
+) -> None:
+    """100 W for 138.9 s, read ten times a second; the counter goes on once in so many seconds."""
+    path = tmp_path / "log.csv"
+    rows = (f"{n / 10},{100 * step_s * ((n + 3) // (10 * step_s))}\n" for n in range(1390))
+    path.write_text("t_s,energy [J]\n" + "".join(rows))
+    run = load(import_run(ImportSettings(telemetry=(path,), find_steps=False), tmp_path / "run"))
+    energy = run.metrics["recorded_energy"]
+    assert energy.low is not None
+    assert energy.high is not None
+    assert energy.low <= 13_890 <= energy.high
+    assert energy.high - energy.low == pytest.approx(2 * 100 * step_s)

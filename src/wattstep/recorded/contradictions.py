@@ -183,10 +183,8 @@ def _while_both(
         curve.gains(parts) for curve in (counted, integrated)
     )
     both = (counted_s > 0) & (integrated_s > 0)
-    by_counter, by_power, seconds = (
-        float(each[both].sum()) for each in (by_counter, by_power, counted_s)
-    )
-    return abs(by_counter), abs(by_power), seconds
+    counter_j, power_j = (abs(float(each[both].sum())) for each in (by_counter, by_power))
+    return counter_j, power_j, float(counted_s[both].sum())
 
 
 def _of_samples(power: Channel, curve: Curve, log: Log, begin: int, end: int) -> float:

@@ -41,6 +41,14 @@ def test_it_goes_on_exactly_as_it_would_have(tmp_path: Path) -> None:
     assert one.get_params() == other.get_params()
 
 
+def test_a_path_as_text_as_the_docs_write_it(tmp_path: Path) -> None:
+    one = made()
+    one.save(f"{tmp_path}/state.npz")
+    other = AutoLabeler.load(f"{tmp_path}/state.npz")
+    x, _ = blobs(20, (0, 1, 2), seed=9)
+    np.testing.assert_array_equal(one.label(x).p_value, other.label(x).p_value)
+
+
 def test_a_file_with_an_object_in_it_is_refused_and_not_run(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:

@@ -201,14 +201,14 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- state
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Writes all that was learned into a file, as data."""
         from wattstep.labeling.state import write
 
-        write(path, self.get_params(), self.classes_, self.n_features_in_, self._engine())
+        write(Path(path), self.get_params(), self.classes_, self.n_features_in_, self._engine())
 
     @classmethod
-    def load(cls, path: Path, *, extractor: Any = None) -> AutoLabeler:
+    def load(cls, path: Path | str, *, extractor: Any = None) -> AutoLabeler:
         """The labeler that `save` wrote: it goes on exactly as the other would have.
 
         Args:
@@ -217,7 +217,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         from wattstep.labeling.state import read
 
-        params, classes, features, engine = read(path)
+        params, classes, features, engine = read(Path(path))
         if (len(engine.groups) > 1) != (extractor is not None):
             needed = "with" if len(engine.groups) > 1 else "without"
             raise InvalidValueError(

@@ -152,29 +152,39 @@ def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradic
     begin, end = (edge(counted.t_ns[at], integrated.t_ns[at]) for edge, at in ((max, 0), (min, -1)))
     if end <= begin or not (steps > 0).any():
         return {}
-    span = np.array([[begin, end]])
-    (by_energy, counted_s), (by_power, integrated_s) = (
-        (abs(float(gain[0])), float(seconds[0]))
-        for gain, seconds in (curve.gains(span) for curve in (counted, integrated))
-    )
-    if not counted_s or not integrated_s:
+    by_energy, by_power, shared_s = _while_both(counted, integrated, begin, end)
+    if not shared_s:
         return {}
-    by_energy, by_power = by_energy / counted_s, by_power / integrated_s
+    by_energy, by_power = by_energy / shared_s, by_power / shared_s
     less, more = sorted((by_energy, by_power))
     # A counter may be a step behind at either end.
     known = 2 * float(steps[steps > 0].min()) + _of_samples(power, integrated, log, begin, end)
-    if more - less <= SAME * more + known / counted_s:
+    if more - less <= SAME * more + known / shared_s:
         return {}
     counts = counter_counts(log.raw(energy.name), log.raw(power.name))
     used = energy if counts else power
-    seconds = float(end - begin) * 1e-9
     watts = (energy.name, by_energy, power.name, by_power)
-    note = _note(*watts, seconds, used.name, _still(energy, counted, begin, end) + HELD)
+    note = _note(*watts, shared_s, used.name, _still(energy, counted, begin, end) + HELD)
     apart = more - less
     return {
         mine.name: Contradiction(note=note, other=other, apart=apart / of if of else None)
         for mine, of, other in ((energy, by_energy, power), (power, by_power, energy))
     }
+
+
+def _while_both(
+    counted: Curve, integrated: Curve, begin: int, end: int
+) -> tuple[float, float, float]:
+    """What each gained in J while both were known, neither in a gap, and how long that was in s."""
+    times = np.unique(np.concatenate([[begin, end], counted.t_ns, integrated.t_ns]))
+    times = times[(times >= begin) & (times <= end)]
+    parts = np.stack([times[:-1], times[1:]], axis=1)
+    (by_counter, counted_s), (by_power, integrated_s) = (
+        curve.gains(parts) for curve in (counted, integrated)
+    )
+    both = (counted_s > 0) & (integrated_s > 0)
+    counter_j, power_j = (abs(float(each[both].sum())) for each in (by_counter, by_power))
+    return counter_j, power_j, float(counted_s[both].sum())
 
 
 def _of_samples(power: Channel, curve: Curve, log: Log, begin: int, end: int) -> float:

@@ -29,7 +29,9 @@ from wattstep.schema.arrays import BoolArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Missing, missing
 from wattstep.stats.statistics import mean_figure, ratio_figure
 
-FEW_COUNTS = 10  # of a counter over a whole recording: of more, its step is a small part
+FEW_COUNTS = 10  # of a counter over a whole recording
+SMALL_STEP = 0.005  # of its energy: a counter's step is told from there on
+SELDOM_NEW = 0.9  # of its reads: of more that found it new, no more than it counts lies between two
 LEAST_STEPS = 5  # in a state: fewer make no mean
 ENERGY = {"energy_per_step": "J", "energy_per_sample": "J", "mean_power": "W"}
 PER_STEP = ("energy_per_step", "energy_per_sample")
@@ -137,11 +139,7 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
     gain = float(gains[0])
     if reason := energy.too_little(seconds, gain):
         return missing("J", reason)
-    steps = np.diff(energy.curve.total)
-    moved = steps[steps > 0]
-    # A counter that moved a few times only may be a step behind at either end.
-    coarse = energy.sensed and energy.gauge is None and len(moved) < FEW_COUNTS
-    step = float(moved.min()) if coarse else 0.0
+    step = _step_at_ends(energy, gain)
     less, more = (
         _unsampled(energy, (span[1] - span[0]) * 1e-9 - seconds) if share < SAMPLED else (0.0, 0.0)
     )
@@ -159,6 +157,21 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
         method=f"{WHOLE}, what was sampled of it" + unsampled * bool(less or more),
     )  # fmt: skip
     return holding_both(figure, energy, np.array([span]), seconds)
+
+
+def _step_at_ends(energy: EnergySource, gain: float) -> float:
+    """Energy in J that a counter may be behind at either end of a recording; 0 where it is a small part of `gain`.
+
+    One that was new at nearly every read counts between two of them, and is behind by none.
+    """
+    steps = np.diff(energy.curve.total)
+    moved = steps[steps > 0]
+    few = len(moved) < FEW_COUNTS
+    if not energy.sensed or energy.gauge is not None or not len(moved):
+        return 0.0
+    step = max(float(np.median(moved)), float(moved[0]), float(moved[-1]))
+    seldom = len(moved) < SELDOM_NEW * len(steps) and step > SMALL_STEP * abs(gain)
+    return step if few or seldom else 0.0
 
 
 def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:

@@ -255,3 +255,45 @@ def test_a_counter_that_moved_twice_is_bounded_by_its_step(tmp_path: Path) -> No
     run = log(tmp_path, "t_s,energy [Wh]", lambda n: f"{3 + n // 72 / 10:.1f}")
     energy = run.metrics["recorded_energy"]
     assert (energy.value, energy.low, energy.high) == pytest.approx((360.0, 0.0, 720.0))
+
+
+@BOTH
+def test_power_that_misses_a_burst_in_its_gap_contradicts_no_counter(
+    tmp_path: Path, header: str, used: str
+) -> None:
+    """300 W while power is not read (41 rows), 5 W else: over the time of both they agree."""
+
+    def row(n: int) -> str:
+        cell = "" if 40 <= n < 80 else f"{watts(n)}"
+        return f"{cell},{5 * n + 295 * min(max(n - 40, 0), 39)}"
+
+    run = log(tmp_path, header, row)
+    energy = run.metrics["recorded_energy"]
+    assert energy.value == pytest.approx(120 * 5 + 39 * 295)
+    assert (energy.low, energy.high, energy.systematic) == (None, None, None)
+    assert not saying(run.document()["status_notes"], "contradict")
+
+
+@BOTH
+def test_a_counter_that_is_off_beside_power_with_a_gap_is_told_over_the_time_of_both(
+    tmp_path: Path, header: str, used: str
+) -> None:
+    """A counter of 10 W beside 5 W: still told, of the 79 s that power was read in."""
+    run = log(tmp_path, header, lambda n: f"{'' if 40 <= n < 80 else watts(n)},{10 * n}")
+    assert saying(run.document()["status_notes"], "contradict", "10 W", "5 W", "79 s")
+
+
+@pytest.mark.parametrize("step_s", [1, 3, 10])
+def test_the_interval_of_a_counter_that_is_read_more_often_than_it_counts(
+    tmp_path: Path, step_s: int
+) -> None:
+    """100 W for 138.9 s, read ten times a second; the counter goes on once in so many seconds."""
+    path = tmp_path / "log.csv"
+    rows = (f"{n / 10},{100 * step_s * ((n + 3) // (10 * step_s))}\n" for n in range(1390))
+    path.write_text("t_s,energy [J]\n" + "".join(rows))
+    run = load(import_run(ImportSettings(telemetry=(path,), find_steps=False), tmp_path / "run"))
+    energy = run.metrics["recorded_energy"]
+    assert energy.low is not None
+    assert energy.high is not None
+    assert energy.low <= 13_890 <= energy.high
+    assert energy.high - energy.low == pytest.approx(2 * 100 * step_s)

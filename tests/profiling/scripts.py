@@ -265,6 +265,7 @@ def profile(name: str, folder: Path) -> Profiled:
             *ARGUMENTS.get(name, ()),
         ],
         cwd=folder,
+        env=dict(os.environ),  # pytest changes its own meanwhile: see ARCHITECTURE.md
         capture_output=True,
         text=True,
         timeout=600,  # many of them side by side, on a machine that may do other things

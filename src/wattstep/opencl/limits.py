@@ -48,6 +48,7 @@ def run_limited(
                 stdout=output,
                 stderr=output,
                 pass_fds=[writing],
+                env=dict(os.environ),
             )
         except BaseException:
             os.close(reading)

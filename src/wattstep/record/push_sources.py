@@ -62,7 +62,7 @@ def lines(command: Sequence[str], stop: threading.Event) -> Iterator[tuple[int, 
     """
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        start_new_session=True, env=dict(os.environ),
     ) as process:  # fmt: skip
         try:
             assert process.stdout is not None

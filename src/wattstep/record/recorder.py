@@ -291,6 +291,7 @@ class Recorder(StepRecorder):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,
+            env=dict(os.environ),
         )
         if done.returncode != 0:
             words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]

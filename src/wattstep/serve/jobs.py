@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -122,6 +123,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="ascii",
+                env=dict(os.environ),
             )
             self._tasks = 0
         self._tasks += 1

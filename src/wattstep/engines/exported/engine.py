@@ -253,7 +253,7 @@ def in_child(doing: str, entry: str, *arguments: str) -> None:
         try:
             child = subprocess.Popen(
                 child_command(entry, str(writing), str(os.getpid()), *arguments),
-                stdout=output, stderr=output, pass_fds=[writing],
+                stdout=output, stderr=output, pass_fds=[writing], env=dict(os.environ),
             )  # fmt: skip
         finally:
             os.close(writing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ def find_serial(name: str, adb: str = "adb") -> str:
     try:
         listed = subprocess.run(
             [adb, "devices"], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIST_S,
-            check=False,
+            check=False, env=dict(os.environ),
         ).stdout.decode(errors="replace")  # fmt: skip
     except FileNotFoundError:
         raise RecordingError(

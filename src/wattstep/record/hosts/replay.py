@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ def _prepare(name: str, options: Mapping[str, str], loop: bool, folder: Path) ->
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
+        env=dict(os.environ),
     )
     if done.returncode != 0:
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]

@@ -84,6 +84,7 @@ class Collector:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                env=dict(os.environ),
             )
             document = {
                 "folder": str(self._folder),

@@ -90,6 +90,7 @@ class Sampler:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                env=dict(os.environ),
                 start_new_session=True,  # the kernel groups by session: see DESIGN, section 6
             )
         except OSError as error:

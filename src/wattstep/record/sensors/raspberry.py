@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -122,7 +123,7 @@ def ask(command: str, *arguments: str) -> bytes:
     try:
         done = subprocess.run(
             [command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False,
+            stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False, env=dict(os.environ),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TimeoutError(110, "vcgencmd does not answer") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import subprocess
@@ -163,6 +164,7 @@ class Phone:
             done = subprocess.run(
                 [self._adb, "-s", self._serial, "exec-out", script],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False,
+                env=dict(os.environ),
             )  # fmt: skip
         except FileNotFoundError:
             raise RecordingError(
@@ -189,6 +191,7 @@ class Phone:
             done = subprocess.run(
                 [self._adb, "-s", self._serial, "push", str(source), place],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=PUSH_S, check=False,
+                env=dict(os.environ),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise ConnectionLostError(
@@ -224,7 +227,7 @@ class Phone:
             subprocess.run(
                 [self._adb, "connect", self._serial],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=ASK_S, check=False,
+                timeout=ASK_S, check=False, env=dict(os.environ),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return

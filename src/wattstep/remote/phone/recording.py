@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import struct
@@ -278,7 +279,7 @@ class PhoneRecording:
         done = subprocess.run(
             child_command("wattstep.store.convert:main", str(self.path), "closed"),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            check=False,
+            check=False, env=dict(os.environ),
         )  # fmt: skip
         self._lock.release()
         if done.returncode != 0:

@@ -288,6 +288,7 @@ class SshConnection:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                env=dict(os.environ),
                 start_new_session=True,  # Ctrl-C is for us: the board is told by a command
             )
         except OSError as error:
@@ -369,6 +370,7 @@ class SshConnection:
                 start_new_session=True,
                 timeout=_ENDING_S,
                 check=False,
+                env=dict(os.environ),
             )
 
     def _begin(self, command: Command, wait_s: float) -> None:
@@ -554,7 +556,9 @@ def _checksums(names: list[str], folder: Path) -> dict[str, str]:
     for name in names:
         try:
             with (folder / name).open("rb") as file:
-                done = subprocess.run(["cksum"], stdin=file, capture_output=True, check=True)
+                done = subprocess.run(
+                    ["cksum"], stdin=file, capture_output=True, check=True, env=dict(os.environ)
+                )
         except (OSError, subprocess.SubprocessError) as error:
             raise RecordingError(f"{folder / name} cannot be read") from error
         checksums[name] = done.stdout.decode().split()[0]

@@ -81,7 +81,9 @@ def _first_step_s() -> float:
         RecordingError: It made none.
     """
     begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", FIRST_STEP], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_STEP], capture_output=True, text=True, env=dict(os.environ)
+    )
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise RecordingError(f"a process that starts and trains failed: {last}")

@@ -248,7 +248,9 @@ def _try(means: Means, home: Path, size: int) -> bool:
     try:
         enter = "import sys; open(sys.argv[1], 'r+').write('0')"
         command = [sys.executable, "-I", "-S", "-c", enter, str(folder / PROCESSES)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=dict(os.environ)
+        )
         if done.returncode != 0:
             raise RecordingError((done.stderr.strip().splitlines() or [""])[-1])
         return swapless

@@ -73,6 +73,7 @@ def run_part(
             child_command("wattstep.train.daily.child:main", str(writing), what),
             stdout=sys.stderr,  # what a workload prints must not land in our JSON
             pass_fds=[writing, *([] if folder.lock is None else [folder.lock])],
+            env=dict(os.environ),
         )
     finally:
         os.close(writing)

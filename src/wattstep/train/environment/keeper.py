@@ -340,6 +340,7 @@ def _start_guardian(file: Path, *, detached: bool) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        env=dict(os.environ),
         start_new_session=True,  # a signal to the terminal's group, or its end, must not reach it
     )
 
@@ -361,6 +362,7 @@ def _nvpmodel(*arguments: str) -> str:
         done = subprocess.run(
             ["nvpmodel", *arguments],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False,
+            env=dict(os.environ),
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RecordingError(f"nvpmodel cannot be asked: {error}") from error

@@ -152,6 +152,7 @@ def _write(run: Path, document: dict[str, Any]) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         check=False,
+        env=dict(os.environ),
     )
     if done.returncode != 0:
         words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]

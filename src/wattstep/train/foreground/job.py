@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ class ForegroundJob:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                env=dict(os.environ),
             )
         except OSError as error:
             raise RecordingError(f"the foreground job cannot be started: {error}") from error

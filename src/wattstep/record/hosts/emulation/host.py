@@ -199,6 +199,7 @@ def _start(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env=dict(os.environ),
         start_new_session=True,  # Ctrl-C is for the training
     )
     answer = _first_words(mover)

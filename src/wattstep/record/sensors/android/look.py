@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +102,7 @@ def look(shell: Sequence[str], root: str = "") -> Dump:
     try:
         done = subprocess.run(
             [*shell, _script(root)], stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=TIMEOUT_S, check=False,
+            timeout=TIMEOUT_S, check=False, env=dict(os.environ),
         )  # fmt: skip
     except FileNotFoundError:
         raise LookError(2, "adb is not installed: it is in the Android platform tools") from None

@@ -192,7 +192,7 @@ class Connection:
         self._stream = Stream()
         self._process = subprocess.Popen(
             [*command, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0,
+            stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0, env=dict(os.environ),
         )  # fmt: skip
         wanted = "".join(f"{every} {kind} {argument}\n" for every, kind, argument in reads)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -162,6 +163,10 @@ class Memory:
         self._opened = opened
         self.bytes: dict[str, int] = {}
         self._buffers: list[dict[Tensor, Any]] = [{} for _ in range(copies)]
+        self._wholes: list[Any] = []
+        self._parts: list[Any] = []
+        # Parts first: NVIDIA's driver (580) crashes where the buffer of a part was released before it.
+        weakref.finalize(self, _release, self._parts, self._wholes)
         align = opened.device.handle.mem_base_addr_align // 8
         places = place(plan, max(align, FLOAT_BYTES)) if shared else None
         self._places = places
@@ -179,6 +184,7 @@ class Memory:
 
     def _allocate(self, category: str, size: int) -> Any:
         buffer = self._opened.allocate(size)
+        self._wholes.append(buffer)
         self.bytes[category] = self.bytes.get(category, 0) + size
         return buffer
 
@@ -202,11 +208,19 @@ class Memory:
             else:
                 buffer = buffers[whole]
             part = buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES))
+            self._parts.append(part)
             if whole.category == INPUT:
                 buffers[tensor] = part
             else:
                 self._keep(tensor, part)
         return buffers[tensor]
+
+
+def _release(*groups: list[Any]) -> None:
+    """Gives back buffers of one group after the other."""
+    for group in groups:
+        for buffer in group:
+            buffer.release()
 
 
 class Execution:

@@ -163,10 +163,10 @@ class Memory:
         self._opened = opened
         self.bytes: dict[str, int] = {}
         self._buffers: list[dict[Tensor, Any]] = [{} for _ in range(copies)]
-        self._wholes: list[Any] = []
-        self._parts: list[Any] = []
-        # Parts first: NVIDIA's driver (580) crashes where the buffer of a part was released before it.
-        weakref.finalize(self, _release, self._parts, self._wholes)
+        self._made: list[Any] = []
+        # Not in any order: NVIDIA's driver (580) crashes where parts of a buffer that lie over each
+        # other are released as they were made.
+        weakref.finalize(self, _release_backwards, self._made)
         align = opened.device.handle.mem_base_addr_align // 8
         places = place(plan, max(align, FLOAT_BYTES)) if shared else None
         self._places = places
@@ -184,7 +184,7 @@ class Memory:
 
     def _allocate(self, category: str, size: int) -> Any:
         buffer = self._opened.allocate(size)
-        self._wholes.append(buffer)
+        self._made.append(buffer)
         self.bytes[category] = self.bytes.get(category, 0) + size
         return buffer
 
@@ -208,7 +208,7 @@ class Memory:
             else:
                 buffer = buffers[whole]
             part = buffer.get_sub_region(at, max(tensor.bytes, FLOAT_BYTES))
-            self._parts.append(part)
+            self._made.append(part)
             if whole.category == INPUT:
                 buffers[tensor] = part
             else:
@@ -216,11 +216,9 @@ class Memory:
         return buffers[tensor]
 
 
-def _release(*groups: list[Any]) -> None:
-    """Gives back buffers of one group after the other."""
-    for group in groups:
-        for buffer in group:
-            buffer.release()
+def _release_backwards(buffers: list[Any]) -> None:
+    for buffer in reversed(buffers):
+        buffer.release()
 
 
 class Execution:

@@ -277,6 +277,7 @@ def test_threads_of_an_opencl_device_are_asked_of_its_driver(tmp_path: Path) -> 
     path = trained(tmp_path / "run", WORK, machine(2.5, 3.5), info, steps=120)
     how = given(advice(load(path)))["fewer_threads"]["how"]
     assert how.startswith("POCL_MAX_PTHREAD_COUNT=3 wattstep run --from")
+    assert "EXPORTED-FOLDER" in how
     assert how.endswith("--opencl-mode fused")
     assert "--threads" not in how
 

@@ -67,7 +67,7 @@ def test_the_period_is_named_as_a_median_beside_the_mean_that_run_and_show_give(
              slow=lambda index: 200 * MS if index % 10 == 5 else 0)  # fmt: skip
     assert load(tmp_path / "run").metrics["step_time"].value == pytest.approx(0.040, rel=0.01)
     first = section(tmp_path / "run").sentences[0]
-    assert_says(first, "40 ms in the mean", "20 ms in the median", "far longer")
+    assert_says(first, "40 ms (mean)", "20 ms (median)", "far longer")
 
 
 def test_the_first_steps_foretell_the_rest(equal_steps):

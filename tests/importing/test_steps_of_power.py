@@ -216,6 +216,15 @@ def test_noise_has_no_period() -> None:
         assert weak_period(t_ns, [watts], "made").missing
 
 
+@pytest.mark.parametrize("samples", [120, 200, 390])
+def test_noise_of_few_samples(samples: int) -> None:
+    """Spectra of fewer lines than their noise is a median of: no warning, and no line."""
+    t_ns = np.arange(samples) * 10_000_000
+    for seed in range(20):
+        watts = np.random.default_rng(seed).normal(5.0, 1.0, samples)
+        assert weak_period(t_ns, [watts], "made").missing
+
+
 def written(folder: Path, step_s: float, every_s: float) -> Path:
     """30 s idle at 4 W, 120 s of steps of 12 and 8 W, 30 s idle."""
     rng = np.random.default_rng(1)

@@ -237,15 +237,14 @@ def _engines(engines: Sequence[EngineFacts]) -> list[str]:
 
 
 def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:
-    """Of each processor beside the CPU, whether it can be used; a wattstep of before says nothing."""
+    """Of each processor beside the CPU, whether engines can use it; a wattstep of before says nothing."""
     from wattstep.engines import DEFAULT
 
-    lines = []
+    engines: dict[tuple[str, str], list[str]] = {}
     for each in processors:
         if each["name"] == "cpu" and each["usable"]:
             continue
         engine = each.get("engine", DEFAULT)
-        of_engine = "" if engine == DEFAULT else f" ({engine})"
         facts = each["facts"]
         words = [
             facts.get("name"),
@@ -258,8 +257,11 @@ def _gpus(processors: Sequence[ProcessorFacts]) -> list[str]:
         facts_shown = ", ".join(word for word in words if word)
         usable = f"usable ({facts_shown})" if facts_shown else "usable"
         how = usable if each["usable"] else f"not usable: {each['reason']}"
-        lines.append(f"processor {each['name']}{of_engine}: {how}")
-    return lines
+        engines.setdefault((each["name"], how), []).append(engine)
+    return [
+        f"processor {name}{f' ({of})' if of != DEFAULT else ''}: {how}"
+        for (name, how), of in ((key, ", ".join(each)) for key, each in engines.items())
+    ]
 
 
 def _total(total: PowerTotal) -> str:

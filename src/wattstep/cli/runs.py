@@ -98,7 +98,7 @@ def _list(folder: Path, as_json: bool) -> None:
     elif rows:
         _print(rows, figures)
     else:
-        say(f"no runs in {folder}")
+        say(f"no runs in the folder {folder}")
 
 
 def _headlines(path: Path) -> Figures:

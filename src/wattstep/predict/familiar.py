@@ -145,13 +145,13 @@ def notes_beyond(shares: Mapping[str, float], outside: list[str]) -> list[str]:
     notes = []
     if outside:
         notes.append(
-            f"beyond what values were fitted to: {'; '.join(outside)}: intervals are wider for it, by estimate"
+            f"beyond what values were fitted to: {'; '.join(outside)}: intervals are wider by an estimated factor"
         )
     strange = sum(shares.values())
     if strange > WORTH_SAYING:
         names = ", ".join(list(shares)[:3]) + (", ..." if len(shares) > 3 else "")
         notes.append(
             f"{100 * strange:.0f} % of the step is in operations that no value was fitted to ({names}): the "
-            "interval is wider for it, by estimate"
+            "interval is wider by an estimated factor"
         )
     return notes

@@ -118,7 +118,7 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         of, name = devices.find(BORROWED[0]), BORROWED[1]
         notes = (
             f"nobody measured {engine} on {device.name}: efficiencies are those of {BORROWED[1]} on "
-            f"{of.name}, in proportion to peak and bandwidth, and may be off by 2 times",
+            f"{of.name}, in proportion to peak and bandwidth, and may be off by a factor of 2",
         )
     peak, bandwidth = gpu.peak.get("fp32"), device.memory.bandwidth
     usable = device.memory.usable

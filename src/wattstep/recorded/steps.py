@@ -19,7 +19,8 @@ SINGLE_GONE: Final = "this needs every step, and single ones were not kept (--ke
 SINGLE_STEPS: Final = "steps that were throttled or disturbed are counted among the single ones that were kept (--keep)"
 THINNED: Final = (
     "{:,} of {:,} steps were thinned (--keep): their number, samples, times and losses, and what steps take "
-    "on the mean are those of all; what single steps tell (phases, kinds of steps, percentiles, slow steps, "
+    "on average are those of all, with intervals over stretches of up to 10 s, which are fewer than steps, and so "
+    "wider; what single steps tell (phases, kinds of steps, percentiles, slow steps, "
     "which were throttled or disturbed) rests on those that were kept"
 )
 MOST_SLICES: Final = 4_000_000  # of 0.2 s in nine days

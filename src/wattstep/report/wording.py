@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wattstep.report.machines import host, sensors, virtuality
 from wattstep.report.values import Shown, brief, plain, show
+from wattstep.schema.channel import thing_of
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.figures import Metrics
 from wattstep.schema.metrics import HEADLINES as HEADLINES
@@ -39,6 +40,7 @@ _OF_IMPORTED = {
     "mean_power": {RECORDING: "Mean power over the whole recording"},
 }
 _WITH_IDLE = "_with_idle"
+_FEW_RAILS = 3  # that stand among the first figures where there is no total
 _MOST_TITLE = 120  # characters
 _LEAST_GAIN = 0.005  # less is shown as 0 %
 SLIGHT = 0.01  # of the time, stolen by the hypervisor
@@ -149,6 +151,30 @@ def show_metric(metrics: Metrics, name: str) -> Shown | None:
     """A metric that is a single figure, as text; None where the run has no such metric."""
     figure = metrics.figure(name)
     return None if figure is None else show(figure, metric(name).notation)
+
+
+def headlines(
+    report: RunReport, names: Sequence[str] = HEADLINES
+) -> Iterator[tuple[str, Metric, Shown]]:
+    """The first figures that a run has, by name; after a total energy that is missing that of the parts measured."""
+    for name in names:
+        shown = show_metric(report.metrics, name)
+        if shown is not None:
+            yield name, metric_of(report, name), shown
+            if name == "energy_per_step" and shown.missing:
+                yield from ((name, *part) for part in _few_rails(report))
+
+
+def _few_rails(report: RunReport) -> Iterator[tuple[Metric, Shown]]:
+    """Energy of the parts of the machine that are measured, where these are few; if of none is it known, why."""
+    rails = report.energy_by_rail
+    known = {name: figure for name, figure in rails.items() if not figure.missing} or rails
+    if len(known) <= _FEW_RAILS:
+        for name, figure in known.items():
+            part = brief(thing_of(name, figure.unit) or name)
+            meaning = f"Energy of {part} alone: there is no total of the machine"
+            label = f"{metric_of(report, 'energy_per_step').label}, {part}"
+            yield Metric(label=label, meaning=meaning), show(figure)
 
 
 def title(report: RunReport) -> str:

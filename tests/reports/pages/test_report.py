@@ -123,6 +123,16 @@ def test_a_run_whose_energy_is_missing_says_why_once() -> None:
     assert text.count(reason) == 1
 
 
+def test_energy_of_few_parts_where_there_is_no_total() -> None:
+    metrics = {"energy_per_step": synthetic.missing("J", "only parts")}
+    rails = {"gpu0.energy": synthetic.figure(1.27, "J"), "gpu1.energy": synthetic.missing("J")}
+    made = synthetic.document(metrics=metrics, energy_by_rail=rails)
+    text = Page(render_report([synthetic.reported(document=made)], paper=False)).text
+    assert re.search(r"step, gpu0 1\.27 J measured", text)
+    assert_says(text, "only parts")
+    assert "gpu1" not in text.partition("Energy by rail")[0]
+
+
 def test_every_status_is_explained(page: Page) -> None:
     for status in ("counted", "measured", "attributed", "replayed", "modelled", "predicted"):
         assert ("span", {"class": f"badge {status}"}) in page.tags

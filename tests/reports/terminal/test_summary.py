@@ -76,6 +76,9 @@ def test_energy_of_few_parts_where_there_is_no_total() -> None:
     text = shown(120, metrics=metrics, energy_by_rail=rails)
     assert re.search(r"Energy per step, gpu0 +1\.27 J +measured", text)
     assert "gpu1" not in text
+    alone = {"gpu1.energy": synthetic.missing("J", "record more steps")}
+    text = shown(120, metrics=metrics, energy_by_rail=alone)
+    assert re.search(r"step, gpu1 +— record more", text)
     many = {f"rail.{number}": synthetic.figure(1.0, "J") for number in range(4)}
     assert "Energy per step," not in shown(120, metrics=metrics, energy_by_rail=many)
 

@@ -127,7 +127,7 @@ class Facts:
             return f"{run} {info.workload}{_written(size | place | how)}"
         place["opencl-mode"] = how.pop("opencl-mode")  # of the training, not of its export
         if batch is None:
-            return f"{run} --from ...{_written(place)}"
+            return f"{run} --from EXPORTED-FOLDER{_written(place)}"
         folder = f"{info.workload}-batch-{batch}"
         export = f"wattstep engines export {info.workload}{_written(size | how)} -o {folder}"
         return f"{export}, then {run} --from {folder}{_written(place)}"

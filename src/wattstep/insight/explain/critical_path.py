@@ -291,7 +291,7 @@ def _sentences(
     share = figures["critical_path_share"].value or np.nan
     at_once = figures["work_at_once"].value or np.nan
     lines = [
-        f"The longest chain of dependent work makes {100 * share:.0f} % of a step; what is left of it is "
+        f"The longest chain of dependent work makes {100 * share:.0f} % of a step; the rest is "
         "waiting that the trace does not explain.",
         f"{len(lanes)} lanes (threads and streams) do {at_once:.2g} times as much as the chain: "
         "with more of them, and the same dependencies, a step cannot become shorter than the chain.",

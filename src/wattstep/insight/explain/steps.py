@@ -184,12 +184,12 @@ def _of_marks(period_s: float, mean_s: float | None, kept: bool) -> str:
         mean_s: Mean of all of them; None: not known.
         kept: Whether the period is that of all steps; else the two may differ because others were not kept.
     """
-    period = f"begins every {spoken(period_s)} in the median, by the marks"
+    period = f"begins every {spoken(period_s)} (median), by the marks"
     if mean_s is None:
         return f"A step {period}."
     unlike = kept and mean_s > UNLIKE * period_s
     why = ": a few steps are far longer than the others" if unlike else ""
-    return f"A step takes {spoken(mean_s)} in the mean and {period}{why}."
+    return f"A step takes {spoken(mean_s)} (mean) and {period}{why}."
 
 
 def _of_period(best: Repeating | None, marked: Figure, mean: Figure, note: str | None) -> list[str]:

@@ -177,12 +177,12 @@ class MnnPredictor(BatchSearch):
         if strange > WORTH_SAYING:
             notes.append(
                 f"{100 * strange:.0f} % of the step is in operations that no value was fitted to (normalization, "
-                "depthwise convolutions and the like): intervals are wider for it, by estimate"
+                "depthwise convolutions and the like): intervals are wider by an estimated factor"
             )
         if batch_size > LARGEST_FITTED:
             notes.append(
                 f"batch {batch_size:,} is beyond those that values were fitted to (1 to {LARGEST_FITTED}): intervals are "
-                "wider for it, by estimate"
+                "wider by an estimated factor"
             )
         if self.threads != THREADS:
             notes.append(UNMEASURED.format(number=self.threads, share=100 * self._share.value))

@@ -102,13 +102,13 @@ def _open(lines: Lines, power: float, period_s: float, m: int) -> Missing | None
     both = f"steps of {spoken(period_s)} from steps of {spoken(m * period_s)}"
     if lines.chance < DOUBTFUL:
         return Missing(
-            f"it cannot be distinguished {both}: parts seem to alternate, which chance alone may do"
+            f"the samples do not tell {both}: every other part seems to differ, which may be chance"
         )
     share = SEEN * math.sqrt(lines.noise / power) if power > 0 else math.inf
     if share > SHARE:
         return Missing(
-            f"parts may alternate too little to tell {both}: "
-            f"what is less than {100 * share:.0f} % of the amplitude would not be seen"
+            f"the samples do not tell {both}: parts that differ by less than "
+            f"{100 * share:.0f} % of the amplitude would not be seen"
         )
     return None
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from scipy import signal, special
+from scipy import ndimage, signal, special
 
 from wattstep.recorded.period.period import LEAST_A_PERIOD, LEAST_SAMPLES
 from wattstep.recorded.power import spoken
@@ -154,7 +154,7 @@ def _spectrum(
     ratios = []
     for value in even:
         frequency, power = signal.welch(value, 1 / spacing, nperseg=size, detrend="linear")
-        noise = signal.medfilt(power, BESIDE)
+        noise = ndimage.median_filter(power, BESIDE, mode="reflect")  # no zeros beyond the ends
         ratios.append(power / np.maximum(noise, 1e-12 * power.max()))
     return np.max(ratios, axis=0), frequency, 2 * len(even[0]) // size - 1
 

@@ -75,15 +75,11 @@ def _badge(shown: Shown) -> Markup:
 
 def _figures(report: RunReport) -> Markup:
     cells = []
-    for name in wording.HEADLINES:
-        shown = wording.show_metric(report.metrics, name)
-        if shown is None:
-            continue
-        label = wording.metric_of(report, name).label
+    for _, metric, shown in wording.headlines(report):
         aside = brief(shown.reason if shown.missing else shown.interval, LONGEST)
         cells.append(
             Markup("<div><dt>{}</dt><dd><b>{}</b> {}<small>{}</small></dd></div>").format(
-                label, shown.value, _badge(shown), aside
+                metric.label, shown.value, _badge(shown), aside
             )
         )
     return Markup("<dl>{}</dl>").format(Markup("").join(cells))

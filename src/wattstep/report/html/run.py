@@ -150,10 +150,12 @@ def _headlines(report: RunReport) -> dict[str, Any]:
     single = {
         name: shown for name in metrics if (shown := wording.show_metric(metrics, name)) is not None
     }
-    cards = [(wording.metric_of(report, n), single[n]) for n in wording.HEADLINES if n in single]
+    first = list(wording.headlines(report))
+    cards = [(known, shown) for _, known, shown in first]
     others = [(wording.metric(n), s) for n, s in single.items() if n not in wording.HEADLINES]
     others += _nested(metrics)
-    asked = {wording.metric_of(report, name).label for name in wording.always_asked(report)}
+    always = wording.always_asked(report)
+    asked = {known.label for name, known, _ in first if name in always}
     missing = [(known, shown) for known, shown in (*cards, *others) if shown.missing]
     known_cards, known_others = (
         [(known, shown) for known, shown in those if not shown.missing] for those in (cards, others)

@@ -110,9 +110,7 @@ def _heat(one: Prediction) -> list[str]:
     """How warm the device gets, when it throttles, and what a battery lasts for; nothing where it is not known."""
     if one.steady_temperature.value is None:
         return []
-    line = (
-        f"A training of batch {one.batch_size:,} that lasts ends at {_cell(one.steady_temperature)}"
-    )
+    line = f"In a long training at batch {one.batch_size:,} the device settles at {_cell(one.steady_temperature)}"
     chance = one.heat.throttles
     if one.time_to_throttle.value is not None:
         line += f", throttled after {_cell(one.time_to_throttle)}"
@@ -155,10 +153,14 @@ def _notes(
     elif even == 0:
         lines = [f"{room} Not even a batch of 1 fits: a smaller network or input would."]
     else:
-        upto = f"It fits with 98 % up to batch {sure:,}" if sure else "No batch fits with 98 %"
+        upto = (
+            f"Up to batch {sure:,} it fits with 98 % probability"
+            if sure
+            else "No batch fits with 98 % probability"
+        )
         if sure >= predictor.searched:
-            upto = f"{upto}, the largest that was looked at"
-        ends = f"memory runs out from about batch {even + 1:,} on"
+            upto = f"{upto} (none larger was looked at)"
+        ends = f"from about batch {even + 1:,} on memory runs out"
         if even >= predictor.searched:
             ends = f"no batch up to {even:,} runs out of memory"
         lines = [f"{room} {upto}; {ends}."]
@@ -173,7 +175,7 @@ def _notes(
         for phase, seconds in predictions[-1].time.phases.items()
     )
     lines.append(
-        f"At batch {predictions[-1].batch_size:,} time goes to: {goes}; by phase {by_phase}."
+        f"At batch {predictions[-1].batch_size:,} the time goes to: {goes}; by phase {by_phase}."
     )
     if predictor.fitted.checked and not all(one.within for one in predictions):
         rests = "Intervals are estimates: no prediction of such a training was ever checked."

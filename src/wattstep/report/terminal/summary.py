@@ -25,7 +25,6 @@ from wattstep.report.terminal.folding import keeps_words
 from wattstep.report.terminal.run import STYLES, planned_grid
 from wattstep.report.values import Shown, brief, plain, show
 from wattstep.run import Run
-from wattstep.schema.channel import thing_of
 from wattstep.schema.failures import Failures
 from wattstep.schema.figure import weakest
 from wattstep.schema.metrics import HEADLINES
@@ -40,7 +39,6 @@ _FIRST: Final = tuple(
 )
 SCREEN: Final = 40  # lines
 BAR: Final = 30  # cells
-FEW_RAILS: Final = 3  # that stand among the figures where there is no total
 SMALL: Final = 0.03  # of a whole: at most a cell
 WIDEST: Final = 110  # columns that the screen takes
 SEGMENTS: Final = "█▓▒░"
@@ -216,22 +214,11 @@ def _rows(report: RunReport) -> Iterator[tuple[str, Shown]]:
     """The first figures; of missing ones those that are always asked for, one a reason."""
     reasons: set[str] = set()
     always = wording.always_asked(report)
-    for name in _FIRST:
-        shown = wording.show_metric(report.metrics, name)
-        if shown is None or (shown.missing and (name not in always or shown.reason in reasons)):
+    for name, metric, shown in wording.headlines(report, _FIRST):
+        if shown.missing and (name not in always or shown.reason in reasons):
             continue
         reasons.add(shown.reason if shown.missing else "")
-        yield wording.metric_of(report, name).label, shown
-        if name == "energy_per_step" and shown.missing:
-            yield from _few_rails(report)
-
-
-def _few_rails(report: RunReport) -> Iterator[tuple[str, Shown]]:
-    """Energy of the parts of the machine that are measured, where these are few and there is no total."""
-    known = {name: each for name, each in report.energy_by_rail.items() if not each.missing}
-    if len(known) <= FEW_RAILS:
-        for name, figure in known.items():
-            yield f"Energy per step, {brief(thing_of(name, figure.unit) or name)}", show(figure)
+        yield metric.label, shown
 
 
 def _governed(report: RunReport, console: Console, room: _Room) -> Group | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,6 +61,26 @@ def test_where_a_run_lies_is_never_broken(
     (line,) = [line for line in listed.stdout.splitlines() if name in line]
     assert line.endswith(f"runs/{name}")
     assert max(map(len, listed.stdout.splitlines())) <= int(columns)
+
+
+def test_state_of_a_run_that_nobody_closed(tmp_path: Path) -> None:
+    """While its process lives it is recording, and afterwards no longer."""
+    script = """
+import sys, wattstep
+recorder = wattstep.Recorder(sys.argv[1], trace="none").start()
+print("recording", flush=True)
+sys.stdin.read()
+"""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", script, str(tmp_path / "runs" / "r")]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"recording\n"
+        during = wattstep("runs", "list", "--json", cwd=tmp_path).stdout
+        child.kill()
+    after = wattstep("runs", "list", "--json", cwd=tmp_path).stdout
+    states = [json.loads(out)["runs"][0]["state"] for out in (during, after)]
+    assert states == ["recording", "not closed"]
 
 
 def test_runs_of_a_script_are_told_apart_by_its_arguments(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,31 @@ def test_two_networks_in_turn_are_two_kinds_of_steps(tmp_path: Path) -> None:
     assert calls["aten::tanh"] == pytest.approx(0.5, abs=0.1)
     assert calls["aten::addcdiv_"] == pytest.approx(1.0, abs=0.2)  # Adam's, of weight and bias
     assert any("take turns (" in note for note in document["status_notes"])
+
+
+def test_end_of_a_forked_child(tmp_path: Path) -> None:
+    """Its code is the script's own and its output whole, after traced steps as without."""
+    script = """
+import ctypes, os, signal, sys, torch, wattstep
+weight = torch.ones(8, requires_grad=True)
+with wattstep.Recorder(sys.argv[1], trace="every:1", warmup=0) as recorder:
+    for _ in range(4):
+        with recorder.step():
+            weight.square().sum().backward()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        ctypes.CDLL(None).printf(b"of C\\n")
+        print("of Python")
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["of C", "of Python"]
+    assert pq.read_table(tmp_path / "run" / "operations.parquet").num_rows > 0

@@ -10,6 +10,7 @@ from wattstep.errors import DamagedRunError
 from wattstep.schema.failures import contained
 from wattstep.schema.run_info import RunInfo
 from wattstep.store.files import read_info
+from wattstep.store.lock import is_recording
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class ListedRun:
 
     Attributes:
         run: Where it lies.
-        state: As `RunInfo.state`, or "damaged".
+        state: As `RunInfo.state`, or "damaged"; "not closed" where nobody records what says "recording".
         facts: Of its `run.json`; None where that cannot be read.
         problem: Why it cannot be read, or what it lacks; None: nothing.
         failure: Error that it failed with, where that is the reason; "" else.
@@ -80,4 +81,6 @@ def _row(path: Path) -> tuple[ListedRun, RunInfo]:
         created=info.created, imported=bool(info.imported),
         arguments=str(info.options.get("arguments") or ""),
     )  # fmt: skip
-    return ListedRun(run=str(path), state=info.state, facts=facts), info
+    abandoned = info.state == "recording" and not is_recording(path)
+    state = "not closed" if abandoned else info.state
+    return ListedRun(run=str(path), state=state, facts=facts), info

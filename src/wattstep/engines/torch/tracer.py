@@ -34,6 +34,7 @@ from wattstep.engines.marked_tracer import (
 )
 from wattstep.engines.step_phases import BACKWARD, FORWARD, OPTIMIZER
 from wattstep.engines.torch.flops import COUNTED, flops_of
+from wattstep.engines.torch.forked import spare_children
 from wattstep.engines.torch.gpu_trace import (
     ALONE,
     CAPTURE,
@@ -128,6 +129,7 @@ class TorchTracer(MarkedTracer):
             self._danger = self._gpu.danger() or ""
         if self._danger:
             raise RecordingError(f"torch's profiler may crash here: {self._danger}")
+        spare_children()
         self._optimizers.clear()
         self._handle = torch_optimizer.register_optimizer_step_post_hook(self._saw_optimizer)
         self._layers.begin()

@@ -48,9 +48,7 @@ from wattstep.schema.step_graph import StepFamily
 BESIDE_SPREAD: Final = log(
     1.25
 )  # by which stages beside the steps may be off more, which nobody measured
-NO_ATTENTION: Final = (
-    "torch 1.6 has no attention that does without its scores: its memory and time are more than this"
-)
+NO_ATTENTION: Final = "torch 1.6 has no attention that does without its scores: its memory and time are more than this"
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from tx2_fit import (
     fit,
     fit_system,
     judge,
-    reach,
+    reaches_of,
     values_of,
 )
 from tx2_networks import (
@@ -66,6 +67,8 @@ READ_OFF: Final = (
 STAYS_MIB: Final = (
     65  # of usable memory that segments never get: a batch fitted at 6150 MiB, none above
 )
+LARGE_BATCH: Final = 100  # from here on parameters hardly count in what a sample takes
+JUMP: Final = 0.05  # of that, from one batch size to the next
 BEGIN: Final = "# What follows is written by benchmarks/predict_tx2.py.\n"
 
 
@@ -76,10 +79,9 @@ def table(by_family: dict[str, Misses]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for family, misses in by_family.items():
-        for quantity in misses.rows:
+        widths = reaches_of([each for name, each in by_family.items() if name != family])
+        for quantity, width in widths.items():
             mine = misses.of(quantity)
-            others = [each.of(quantity) for name, each in by_family.items() if name != family]
-            width = reach(others)
             off = np.abs(np.expm1(mine)) * 100
             held = np.mean(np.abs(mine) <= width) * 100
             lines.append(
@@ -99,15 +101,54 @@ def table(by_family: dict[str, Misses]) -> list[str]:
 
 def pooled(by_family: dict[str, Misses]) -> list[str]:
     """How often 90 % intervals hold, each family's from the misses of the other two."""
+    held: dict[str, list[bool]] = defaultdict(list)
+    for family, misses in by_family.items():
+        widths = reaches_of([each for name, each in by_family.items() if name != family])
+        for quantity, width in widths.items():
+            held[quantity] += list(np.abs(misses.of(quantity)) <= width)
+    return [
+        f"90 % intervals of {quantity} hold in {100 * np.mean(each):.0f} % of all cases"
+        for quantity, each in held.items()
+    ]
+
+
+def as_recorded(networks: Sequence[Network]) -> list[str]:
+    """What of the misses comes from how the source's program counted: it emptied the cache and took means."""
     lines = []
-    for quantity in next(iter(by_family.values())).rows:
-        held: list[bool] = []
-        for family, misses in by_family.items():
-            others = [each.of(quantity) for name, each in by_family.items() if name != family]
-            held += list(np.abs(misses.of(quantity)) <= reach(others))
+    for family in FAMILIES:
+        off = np.array(
+            [
+                (network.memory(batch).allocated / allocated, network.memory(batch).reserved / reserved,
+                 network.recorded(batch)[0] / allocated, network.recorded(batch)[1] / reserved)
+                for network in networks
+                if network.family == family
+                for batch, allocated, reserved in zip(network.batches, network.allocated, network.reserved, strict=True)
+                if allocated > 0
+            ]
+        )  # fmt: skip
+        plain = np.abs(off - 1) * 100
         lines.append(
-            f"90 % intervals of {quantity} hold in {100 * np.mean(held):.0f} % of all cases"
+            f"{family}: allocated off by {np.median(plain[:, 0]):.1f} % (90 %: {np.quantile(plain[:, 0], 0.9):.1f} %), counted as "
+            f"the source does {np.median(plain[:, 2]):.1f} % ({np.quantile(plain[:, 2], 0.9):.1f} %); reserved "
+            f"{np.median(plain[:, 1]):.1f} % ({np.quantile(plain[:, 1], 0.9):.1f} %), {np.median(plain[:, 3]):.1f} % ({np.quantile(plain[:, 3], 0.9):.1f} %)"
         )
+    return lines
+
+
+def other_networks(networks: Sequence[Network]) -> list[str]:
+    """Rows of one network whose tensors for a sample jump from batch to batch: they are of two networks."""
+    lines = []
+    for network in networks:
+        known = [
+            (batch, allocated / batch / MIB)
+            for batch, allocated in zip(network.batches, network.allocated, strict=True)
+            if allocated > 0 and batch >= LARGE_BATCH
+        ]
+        lines += [
+            f"{network.family}, {network.pruned} % pruned: {before:.2f} MiB a sample at batch {below}, {after:.2f} at {above}"
+            for (below, before), (above, after) in pairwise(known)
+            if abs(after / before - 1) > JUMP
+        ]
     return lines
 
 
@@ -224,11 +265,11 @@ def main() -> None:
         by_family[family] = judge(unseen, values, fit_system(seen, floor), device)
     print("\n".join(table(by_family)))
     whole = list(by_family.values())
-    reaches = {
-        name: reach([each.of(quantity) for each in whole]) for quantity, name in INTERVALS.items()
-    }
+    widths = reaches_of(whole)
+    reaches = {name: widths[quantity] for quantity, name in INTERVALS.items()}
     of_families = {
-        name: [reach([each.of(quantity)]) for each in whole] for quantity, name in INTERVALS.items()
+        name: [float(np.quantile(np.abs(each.of(quantity)), 0.9)) for each in whole]
+        for quantity, name in INTERVALS.items()
     }
     print("half of the 90 % interval, in logarithms:", {k: round(v, 3) for k, v in reaches.items()})
     for only in (True, False):
@@ -249,6 +290,8 @@ def main() -> None:
     print("\n".join(pooled(by_family)))
     print(promised(networks, device, reaches))
     print("\n".join(walls(networks, device.memory.usable.value - STAYS_MIB * MIB)))
+    print("\n".join(as_recorded(networks)))
+    print("\n".join(other_networks(networks)))
     seen_too = judge(networks, values_of(logarithms), fit_system(networks, floor), device)
     for quantity in seen_too.rows:
         off = np.abs(np.expm1(seen_too.of(quantity))) * 100

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
+from scipy import stats
 from scipy.optimize import least_squares
 
 from tx2_networks import MIB, Network
@@ -280,10 +281,21 @@ def judge(
     return Misses(rows=rows)
 
 
-def reach(parts: Sequence[np.ndarray[Any, Any]]) -> float:
-    """Half of the 90 % interval, as a logarithm: of families not seen, each counting as much as another.
+def reaches_of(families: Sequence[Misses]) -> dict[str, float]:
+    """Half of the 90 % intervals by quantity, as logarithms, of a family that is not among these.
 
-    The mean of the families' 90 % quantiles and twice their standard deviation: families are few.
+    Families' 90 % quantiles of the misses are taken as normal in the logarithm; how far they are apart is taken
+    as the same for all quantities, since few families say little of one. The interval reaches to where a
+    further family's quantile lies with 90 % (Student's t of a prediction).
     """
-    quantiles = [float(np.quantile(np.abs(part), 0.9)) for part in parts]
-    return float(np.mean(quantiles) + 2 * np.std(quantiles))
+    logarithms = {
+        quantity: np.log([np.quantile(np.abs(each.of(quantity)), 0.9) for each in families])
+        for quantity in families[0].rows
+    }
+    number = len(families)
+    spread = float(np.sqrt(np.mean([np.var(each, ddof=1) for each in logarithms.values()])))
+    student = stats.t.ppf(0.9, len(logarithms) * (number - 1)) * np.sqrt(1 + 1 / number)
+    return {
+        quantity: float(np.exp(np.mean(each) + student * spread))
+        for quantity, each in logarithms.items()
+    }

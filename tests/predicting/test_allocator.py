@@ -30,6 +30,16 @@ def test_a_large_block_takes_a_segment_of_its_own_in_steps_of_2_mib() -> None:
     assert (allocator.allocated, allocator.reserved) == (12 * MIB, 12 * MIB)  # 1 MiB is not split
 
 
+def test_release_of_whole_segments() -> None:
+    allocator = Allocator()
+    whole, _, part = allocator.take(20 * MIB), allocator.take(6 * MIB), allocator.take(14 * MIB)
+    allocator.give(whole)
+    allocator.give(part)  # its neighbour is in use
+    allocator.release()
+    assert (allocator.allocated, allocator.reserved) == (6 * MIB, 20 * MIB)
+    assert allocator.take(14 * MIB) is part
+
+
 def test_a_free_block_is_taken_again_and_the_least_that_fits() -> None:
     allocator = Allocator()
     small, large = allocator.take(20 * MIB), allocator.take(40 * MIB)

@@ -12,6 +12,7 @@ from torch import nn
 
 import wattstep
 from wattstep.engines import find
+from wattstep.predict.predictor import NO_ATTENTION
 from wattstep.schema.step_graph import Convolution
 from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
@@ -156,3 +157,35 @@ def test_wrong_arguments_are_one_line(
 def test_devices_are_a_name_of_the_package() -> None:
     code = "import wattstep; print(wattstep.devices.find('tx2').name)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "jetson-tx2\n"
+
+
+class Recurrent(nn.Module):
+    """Scores of the last of 20 steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.scores = nn.LSTM(16, 64, 2, batch_first=True), nn.Linear(64, 5)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.scores(self.steps(values)[0][:, -1])
+        return made
+
+
+def test_time_of_a_recurrent_pass_at_its_products() -> None:
+    predicted = wattstep.predict(Recurrent(), (64, 20, 16), device="tx2")
+    seconds = dict.fromkeys(predicted.graph.kinds, 0.0)
+    for kind, taken in zip(predicted.graph.kinds, predicted.operation_seconds, strict=True):
+        seconds[kind] += taken
+    assert max(seconds, key=lambda kind: seconds[kind]) == "matrix product"
+    assert NO_ATTENTION not in predicted.notes
+
+
+def test_attention_under_an_old_torch() -> None:
+    block = nn.TransformerEncoderLayer(32, 2, 64, 0.0, batch_first=True)
+    model = nn.Sequential(block, nn.Flatten(), nn.Linear(8 * 32, 5))
+    told = {
+        engine: wattstep.predict(model, (4, 8, 32), device="tx2", engine=engine).notes
+        for engine in ("torch-1.6", "torch")
+    }
+    assert NO_ATTENTION in told["torch-1.6"]
+    assert NO_ATTENTION not in told["torch"]

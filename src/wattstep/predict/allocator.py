@@ -79,6 +79,13 @@ class Allocator:
                 block.after.before = block
         self._offer(block)
 
+    def release(self) -> None:
+        """Segments of which nothing is in use go back to the device, as `torch.cuda.empty_cache` gives them."""
+        for small, pool in self._pools.items():
+            parts = [each for each in pool if each[2].before or each[2].after]
+            self.reserved -= sum(each[0] for each in pool) - sum(each[0] for each in parts)
+            self._pools[small] = parts
+
     def _segment(self, size: int, small: bool) -> Block:
         if small:
             length = SMALL_SEGMENT

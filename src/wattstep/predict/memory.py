@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from math import ceil, erf, log, prod, sqrt
 from typing import Final
 
@@ -54,9 +55,26 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
             parameters at once ("foreach"), for which intermediate results are, too.
     """
     allocator = Allocator()
+    steps = training(graph, allocator, gradients_stay=gradients_stay)
+    for _ in range(STEPS):
+        next(steps)
+    return Reserved(
+        allocated=allocator.most_allocated,
+        reserved=allocator.most_reserved,
+        workspace=max((size for each in _spaces(graph).values() for size in each), default=0.0),
+    )
+
+
+def training(graph: StepGraph, allocator: Allocator, *, gradients_stay: bool) -> Iterator[None]:
+    """Step after step of a training that never ends, each with what it takes and gives.
+
+    Args:
+        graph: Of the step.
+        allocator: Holds nothing yet.
+        gradients_stay: As of `replay`.
+    """
     made, freed, gradients = _events(graph, gradients_stay=gradients_stay)
-    asked = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
-    spaces = {i + 1: each for i, each in asked.items() if each}
+    spaces = _spaces(graph)
     for size in _lasting(graph, gradients):
         allocator.take(size)
     optimizer = (
@@ -65,7 +83,7 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
     sizes, numbers = graph.sizes.tolist(), sorted({*made, *freed, *spaces, optimizer})
     at_once = [] if gradients_stay else _intermediate(graph, gradients, optimizer)
     live: dict[int, Block] = {}
-    for step in range(STEPS):
+    for step in count():
         for number in numbers:  # all others change nothing
             for storage in freed.get(number, ()):
                 block = live.pop(storage, None)
@@ -85,11 +103,13 @@ def replay(graph: StepGraph, *, gradients_stay: bool = True) -> Reserved:
             for size in spaces.get(number, ()):
                 if size:
                     allocator.give(allocator.take(size))
-    return Reserved(
-        allocated=allocator.most_allocated,
-        reserved=allocator.most_reserved,
-        workspace=max((size for each in spaces.values() for size in each), default=0.0),
-    )
+        yield
+
+
+def _spaces(graph: StepGraph) -> dict[int, tuple[float, ...]]:
+    """Workspaces by the number after that of their convolution."""
+    asked = {i: _workspaces(one, graph.phases[i]) for i, one in graph.convolutions.items()}
+    return {i + 1: each for i, each in asked.items() if each}
 
 
 def evaluation_reserved(graph: StepGraph, step: StepGraph, *, gradients_stay: bool = True) -> float:

@@ -48,6 +48,7 @@ from wattstep.schema.step_graph import StepFamily
 BESIDE_SPREAD: Final = log(
     1.25
 )  # by which stages beside the steps may be off more, which nobody measured
+NO_ATTENTION: Final = "torch 1.6 has no attention that does without its scores: its memory and time are more than this"
 BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it waits for them
 
 
@@ -171,6 +172,8 @@ class Predictor(BatchSearch):
         reach["step_time"] = hypot(reach["step_time"], SPREAD * data / (time.total + data))
         notes = [*fitted.notes, *graph.notes, *offload_notes(graph, fitted.device), *beyond]
         notes += life_notes(life, fitted.usable.value)
+        if fitted.gradients_stay and "attention" in graph.kinds:
+            notes.append(NO_ATTENTION)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
         seconds = np.zeros(graph.count)

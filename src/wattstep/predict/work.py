@@ -138,10 +138,12 @@ def work_of(graph: StepGraph, *, element: int = FLOAT, gradients_stay: bool = Tr
     for i, name in enumerate(graph.names):
         phase = graph.phases[i]
         if i in spans:
+            own = (j for j in spans[i] if graph.flops[j] > 0 and graph.layers[j] == graph.layers[i])
+            place = next(own, i)  # a product, which is what takes the time
             for count, kernel in _recurrent(graph, spans[i]):
                 starts[phase] += 1
                 many[len(rows)] = count
-                rows.append((i, *kernel))
+                rows.append((place, *kernel))
         if name in LOOKS or i in left_out or i in fused or phase not in starts:
             continue
         shapes = graph.convolutions.get(i)

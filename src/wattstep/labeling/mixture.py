@@ -37,11 +37,13 @@ class Curve:
     Attributes:
         scores: Ascending, shape (k,).
         known: Never rising, shape (k,).
+        tail: Share of the known samples among those without labels that are at least as strange, shape (k,).
         prevalence: Share of known samples among those without labels.
     """
 
     scores: Floats
     known: Floats
+    tail: Floats
     prevalence: float
 
     def at(self, score: Floats) -> Floats:
@@ -49,10 +51,15 @@ class Curve:
         known: Floats = np.interp(score, self.scores, self.known)
         return known
 
+    def tail_at(self, score: Floats) -> Floats:
+        """Share of known samples that are at least as strange, shape as `score`."""
+        tail: Floats = np.interp(score, self.scores, self.tail)
+        return tail
+
 
 def all_known() -> Curve:
-    """The curve where nothing speaks for unknown samples."""
-    return Curve(scores=np.zeros(1), known=np.ones(1), prevalence=1.0)
+    """The curve where nothing is known of samples without labels."""
+    return Curve(scores=np.zeros(1), known=np.ones(1), tail=np.zeros(1), prevalence=1.0)
 
 
 def fit(labeled: Floats, recent: Floats, *, some: bool = True) -> Curve:
@@ -73,17 +80,29 @@ def fit(labeled: Floats, recent: Floats, *, some: bool = True) -> Curve:
     best = max(
         zip(fits, costs, strict=True), key=lambda each: share * each[0].likelihood - each[1]
     )[0]
-    if not len(best.centers):
-        return all_known()
     scores = np.linspace(recent.min(), recent.max(), POINTS)
+    if not len(best.centers):
+        known: Floats = np.ones(POINTS)
+        return Curve(scores=scores, known=known, tail=_tail(scores, known, recent), prevalence=1.0)
     known = best.prevalence * best.known(scores)
     known = known / (known + (1 - best.prevalence) * best.unknown(scores).sum(axis=0))
     # What is less strange than the middle of the known samples is no less known.
     middle = min(int(np.searchsorted(scores, best.center)), POINTS - 1)
     known[:middle] = known[middle]
+    known = np.minimum.accumulate(known)
     return Curve(
-        scores=scores, known=np.minimum.accumulate(known), prevalence=best.prevalence
-    )  # fmt: skip
+        scores=scores, known=known, tail=_tail(scores, known, recent), prevalence=best.prevalence
+    )
+
+
+def _tail(scores: Floats, known: Floats, recent: Floats) -> Floats:
+    """Share of known samples at each score and beyond, one more counted in, as a further sample's rank has it."""
+    ascending = np.sort(recent)
+    chances = np.interp(ascending, scores, known)
+    beyond = np.append(np.cumsum(chances[::-1])[::-1], 0.0)
+    at_least = beyond[np.searchsorted(ascending, scores)]
+    tail: Floats = (at_least + 1) / (beyond[0] + 1)
+    return tail
 
 
 @dataclass(kw_only=True)

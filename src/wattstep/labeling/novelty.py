@@ -57,7 +57,9 @@ class Novelty:
 
         By rank, with the places between two labeled samples shared out evenly, so that a level between two
         ranks is kept too. Beyond the strangest labeled sample, where ranks end, by Student's t for a further
-        value of a normal sample.
+        value of a normal sample. Where ranks tell nothing of small p-values, which few labeled samples that lie
+        close together by luck make far too small, never below the share of recent samples that are at least as
+        strange, each counted by P(known).
         """
         count = len(self.scores)
         above = count - np.interp(score, self.scores, np.arange(count, dtype=float) + 0.5)
@@ -74,7 +76,7 @@ class Novelty:
         at_last = float(tail(np.array([last]))[0])
         beyond = tail(score) / max(at_last, TINY) * (0.5 / count)
         p: Floats = np.where(score > last, np.minimum(beyond, 0.5 / count), by_rank).clip(TINY, 1)
-        return p
+        return p if _ranks_tell(count) else np.maximum(p, self.known.tail_at(score))
 
 
 def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
@@ -93,17 +95,19 @@ def learn(labeled: Floats, recent: Floats, false_alarm: float) -> Novelty:
     if len(recent) < LEAST_RECENT:
         return test
     scores = test.score(recent)
-    p = test.p_values(scores)
-    # The least p-value that m ranks have is one over m + 1. Where that is not small, small ones are a tail's that no
-    # sample lies in: there the scores as a whole say whether some are unknown.
-    told = (len(labeled) + 1) * SMALL >= 1
-    known = mixture.all_known()
-    if not told or _some_unknown(p, len(labeled)):
-        known = mixture.fit(test.scores, scores, some=told)
-    if known.prevalence == 1.0:
+    # Where small p-values are a tail's that no labeled sample lies in, the scores as a whole say whether some are unknown.
+    told = _ranks_tell(len(labeled))
+    if not told or _some_unknown(test.p_values(scores), len(labeled)):
+        test = replace(test, known=mixture.fit(test.scores, scores, some=told))
+    if test.prevalence == 1.0:
         # Nothing speaks for unknown samples: whatever is called so is more likely a false alarm.
         return replace(test, level=false_alarm / 2**MOST_HALVINGS)
-    return replace(test, known=known, level=_level(p, known.prevalence, false_alarm))
+    return replace(test, level=_level(test.p_values(scores), test.prevalence, false_alarm))
+
+
+def _ranks_tell(labeled: int) -> bool:
+    """Whether ranks among so many have small p-values: the least is one over one more."""
+    return (labeled + 1) * SMALL >= 1
 
 
 def _score(surprise: Floats, means: Floats, spreads: Floats) -> Floats:

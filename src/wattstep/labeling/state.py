@@ -26,7 +26,7 @@ from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.ranks import Ranks
 
-VERSION: Final = 3
+VERSION: Final = 4
 TREE: Final = "tree"
 # What may stand in a file: nothing else is ever made from one.
 KINDS: Final[Mapping[str, type]] = {

@@ -103,7 +103,9 @@ def _splits(index: IntArray, there: BoolArray, share: float, calls: float, candi
     )
 
 
-def rotation_of(index: IntArray, kind: IntArray, chance: float = CHANCE) -> IntArray | None:
+def rotation_of(
+    index: IntArray, kind: IntArray | BoolArray, chance: float = CHANCE
+) -> IntArray | None:
     """The kind at each place of the shortest turn that some steps follow; None: there is none.
 
     A place at which there is no step has -1. What chance might do as well is no turn.
@@ -123,14 +125,14 @@ def rotation_of(index: IntArray, kind: IntArray, chance: float = CHANCE) -> IntA
     return None
 
 
-def follows(index: IntArray, kind: IntArray, period: int) -> IntArray | None:
+def follows(index: IntArray, kind: IntArray | BoolArray, period: int) -> IntArray | None:
     """The kind at each place of a turn of so many steps, -1 for none; None where steps do not follow it."""
     rotation = np.full(period, -1, np.int64)
     rotation[index % period] = kind
     return rotation if (rotation[index % period] == kind).all() else None
 
 
-def _by_chance(place: IntArray, kind: IntArray) -> float:
+def _by_chance(place: IntArray, kind: IntArray | BoolArray) -> float:
     """Highest likelihood that the same kinds in another order would follow a cycle as well.
 
     Ways to give every place one of the kinds, each kind at some place, over all orders.
@@ -197,8 +199,10 @@ def _rotation_of_halves(index: IntArray, seconds: FloatArray) -> IntArray | None
     at = int(np.argmax(wide)) if len(wide) else 0
     if not len(wide) or np.median(ordered[at + 1 :]) <= (1 + APART) * np.median(ordered[: at + 1]):
         return None
-    long = (seconds > ordered[at]).astype(np.int64)
-    rotation = rotation_of(index, long if long[0] == 0 else 1 - long, CHANCE / len(wide))
+    limit, chance = ordered[at], CHANCE / len(wide)
+    del ordered, wide  # of a week of steps they are large
+    long = seconds > limit
+    rotation = rotation_of(index, long != long[0], chance)
     return None if rotation is None or (rotation < 0).any() else rotation
 
 

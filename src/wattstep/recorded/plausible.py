@@ -35,7 +35,7 @@ def glitches(value: FloatArray) -> BoolArray:
         value: Samples in the order of time; NaN is a failed read, shape (n,).
     """
     known = np.isfinite(value)
-    none = np.zeros(len(value), bool)
+    none = np.broadcast_to(np.False_, value.shape)
     if known.sum() < LEAST:
         return none
     usual = float(np.quantile(np.abs(value[known]), USUAL))

@@ -53,6 +53,7 @@ from wattstep.store.tables import BLOCK, HOST_MARKS, NOT_TOLD
 # Columns of steps that are read by themselves.
 MARK_COLUMNS = ("mark_ns", "mark_kind", "mark_name", HOST_MARKS)
 CPU_CLOCK = ("cpu_start_ns", "cpu_end_ns")
+SAMPLES = "samples"  # of a step: there in each run, and often not known
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
 
@@ -142,11 +143,11 @@ class _Opened:
     def untold(self, name: str) -> bool:
         """True for a column that may be left out and is, or has no value: it would take as much memory as one that has."""
         metadata = self.file.metadata
-        if name not in NOT_TOLD or not metadata.num_row_groups:
+        if name not in (*NOT_TOLD, SAMPLES) or not metadata.num_row_groups:
             return False
         at = [metadata.schema.column(n).path.partition(".")[0] for n in range(metadata.num_columns)]
         if name not in at:
-            return True
+            return name in NOT_TOLD
         chunks = [
             metadata.row_group(n).column(at.index(name)) for n in range(metadata.num_row_groups)
         ]
@@ -412,7 +413,7 @@ class Tables:
 
         def floats(name: str) -> FloatArray:
             if name not in table.column_names:
-                return np.full(len(table), np.nan)
+                return np.broadcast_to(np.nan, len(table))
             return np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=np.float64)
 
         def pairs(values: list[tuple[int, int]]) -> IntArray:
@@ -426,7 +427,7 @@ class Tables:
             index=table["index"].to_numpy(),
             start_ns=start_ns,
             end_ns=end_ns,
-            samples=floats("samples"),
+            samples=floats(SAMPLES),
             loss=floats("loss"),
             warmup=settled,
             settled=int((settled & ~warmup).sum()),

@@ -131,7 +131,7 @@ class Sampled:
             value = self.samples[name][1]
             channel = self.channels.get(name)
             is_power = channel is not None and tells_power(channel)
-            mask = glitches(value) if is_power else np.zeros(len(value), bool)
+            mask = glitches(value) if is_power else np.broadcast_to(np.False_, value.shape)
             thinned = self.stretches.get(name)
             if mask.any() and thinned is not None and thinned.known.any():
                 # Of a load that few of the samples that stayed are of.

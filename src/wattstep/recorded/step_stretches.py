@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -115,31 +115,52 @@ class Line:
     Attributes:
         start_ns: Begin.
         end_ns: End.
-        first: Number of the first step of each.
-        samples: Of all of them; NaN where not known.
+        single: Number of each single step, shape (m,).
+        single_samples: Samples of each; NaN where not known.
         clean: Whether they count.
         follows: Whether each follows a clean one directly, with nothing named between.
         many: Positions of those that are many in one; None: each is a single one.
+        first_of_many: Number of the first step of these.
+        samples_of_many: Samples of these.
         steps_of_many: How many these stand for.
         sums_of_many_ns: Sum of the times of these.
     """
 
     start_ns: IntArray
     end_ns: IntArray
-    first: IntArray
-    samples: FloatArray
+    single: IntArray
+    single_samples: FloatArray
     clean: BoolArray
     follows: BoolArray
     many: IntArray | None = None
+    first_of_many: IntArray | None = None
+    samples_of_many: FloatArray | None = None
     steps_of_many: IntArray | None = None
     sums_of_many_ns: IntArray | None = None
+
+    @property
+    def first(self) -> IntArray:
+        """Number of the first step of each; made anew, as few ask for it and it is as large as times are."""
+        first: IntArray = self._along(self.single, self.first_of_many)
+        return first
+
+    @property
+    def samples(self) -> FloatArray:
+        """Of all of them; NaN where not known."""
+        samples: FloatArray = self._along(self.single_samples, self.samples_of_many)
+        return samples
+
+    def _along(self, single: Any, of_many: Any) -> Any:
+        if self.many is None:
+            return single
+        return np.insert(single, self.many - np.arange(len(self.many)), of_many)
 
     @property
     def steps(self) -> IntArray | None:
         """How many each stands for; None: each is a single one."""
         if self.many is None or self.steps_of_many is None:
             return None
-        steps = np.ones(len(self.first), np.int64)
+        steps = np.ones(len(self.start_ns), np.int64)
         steps[self.many] = self.steps_of_many
         return steps
 
@@ -160,7 +181,7 @@ class Line:
     @property
     def gap_s(self) -> FloatArray:
         """Time between steps in s: within each, and since the one before where it follows that."""
-        gaps = np.zeros(len(self.first))
+        gaps = np.zeros(len(self.start_ns))
         gaps[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * NS
         gaps[~self.follows] = 0.0
         if (many := self.many) is not None:
@@ -233,8 +254,9 @@ class Counted:
         """
         if self.line.many is None or not len(self.at):
             return [np.asarray(each, np.float64) for each in values]
-        first = np.flatnonzero(np.diff(self.start_ns // STRETCH_NS, prepend=-1) != 0)
-        return [np.add.reduceat(each.astype(np.float64), first) for each in values]
+        stretch = self.start_ns // STRETCH_NS
+        first = np.flatnonzero(np.append(True, stretch[1:] != stretch[:-1]))
+        return [np.add.reduceat(np.asarray(each, np.float64), first) for each in values]
 
     def mean(self, sums: FloatArray, unit: str, source: str, status: Status) -> Figure:
         """Mean over steps of what these come to.

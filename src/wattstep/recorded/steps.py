@@ -197,20 +197,20 @@ class Steps:
     def line(self) -> Line:
         """All steps, where single ones were not kept many in one."""
         line = Line(
-            start_ns=self.start_ns, end_ns=self.end_ns, first=self.index,
-            samples=self.samples, clean=self._clean, follows=np.zeros(len(self.index), bool),
+            start_ns=self.start_ns, end_ns=self.end_ns, single=self.index,
+            single_samples=self.samples, clean=self._clean, follows=np.zeros(len(self.index), bool),
         )  # fmt: skip
         if (others := self.thinned) is not None:
-            line = Line(
+            line = replace(
+                line,
                 start_ns=self.of_line(self.start_ns, others.begin_ns),
                 end_ns=self.of_line(self.end_ns, others.end_ns),
-                first=self.of_line(self.index, others.index),
-                samples=self.of_line(self.samples, others.samples),
                 clean=self.of_line(line.clean, True),
                 many=self._places + np.arange(len(others.index)),
+                first_of_many=others.index,
+                samples_of_many=others.samples,
                 steps_of_many=others.steps,
                 sums_of_many_ns=others.sum_ns,
-                follows=line.follows,
             )
         return replace(line, follows=self._follows(line))
 

@@ -77,6 +77,15 @@ class Stretches:
         marks: BoolArray = np.isin(t_ns, self.begin_ns + 1) & np.isnan(value)
         return marks
 
+    def sharing(self, other: Stretches) -> Stretches:
+        """The same, with the columns of another where they are equal, so that they are in memory once."""
+        alike = {
+            name: getattr(other, name)
+            for name in ("begin_ns", "end_ns", "reads", "errno")
+            if np.array_equal(getattr(self, name), getattr(other, name))
+        }
+        return replace(self, **alike)
+
     def since(self, t_ns: int) -> Stretches:
         """Those that begin then or later."""
         later = self.begin_ns >= t_ns
@@ -126,11 +135,15 @@ def stretches_of(table: pa.Table) -> tuple[dict[str, Stretches], str]:
         for field in fields(Stretches)
     }
     found: dict[str, Stretches] = {}
+    before: Stretches | None = None
     order = np.lexsort((columns["begin_ns"], codes))
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     for code, name in enumerate(names):
         at = order[bounds[code] : bounds[code + 1]]
         mine = Stretches(**{key: column[at] for key, column in columns.items()})
+        if before is not None:  # channels of one read have many columns in common
+            mine = mine.sharing(before)
+        before = mine
         if (mine.end_ns <= mine.begin_ns).any() or (mine.begin_ns[1:] < mine.end_ns[:-1]).any():
             return {}, "rows of it overlap, or end before they begin"
         if (mine.reads < 1).any():

@@ -60,7 +60,9 @@ class Covariate:
 
     def seen(self, start_ns: IntArray, end_ns: IntArray) -> FloatArray:
         """The rate in intervals, of which some may have no length; NaN where not known."""
-        return self.rate(start_ns, np.maximum(end_ns, start_ns + 1))
+        if (none := end_ns <= start_ns).any():
+            end_ns = np.where(none, start_ns + 1, end_ns)
+        return self.rate(start_ns, end_ns)
 
     def limit(self, rates: FloatArray) -> float:
         """The rate from which on it holds.
@@ -68,8 +70,10 @@ class Covariate:
         Args:
             rates: In all intervals that are compared; NaN where not known.
         """
+        if not self.relative:
+            return self.least
         known = rates[np.isfinite(rates)]
-        if not self.relative or not len(known):
+        if not len(known):
             return self.least
         return max(self.least, TIMES * float(np.quantile(known, USUAL)))
 
@@ -335,8 +339,10 @@ def _by_step(
 
     def rate(start_ns: IntArray, end_ns: IntArray) -> FloatArray:
         at = np.searchsorted(steps.start_ns, start_ns, side="right") - 1
-        inside = (at >= 0) & (start_ns <= steps.end_ns[np.maximum(at, 0)])
-        values: FloatArray = np.where(inside, held[np.maximum(at, 0)], np.nan)
+        before = at < 0
+        at[before] = 0
+        values: FloatArray = held[at]
+        values[before | (start_ns > steps.end_ns[at])] = np.nan
         return values
 
     return Covariate(

@@ -153,8 +153,10 @@ def three_steps(
         interval_s: Between two samples, as planned.
     """
     single = np.ones(len(steps.index), bool) if steps.many is None else ~steps.many
+    marked = np.zeros(len(steps.index), bool)
+    marked[steps.phase_step] = True
     clean = np.flatnonzero(steps.clean & single)
-    phased = np.intersect1d(clean, steps.phase_step)
+    phased = np.flatnonzero(steps.clean & single & marked)
     # A short run on a busy machine may have no three clean steps in a row.
     untraced = np.flatnonzero(~steps.traced & ~steps.warmup & single)
     rows = max((_three(each) for each in (phased, clean, untraced)), key=len)

@@ -81,16 +81,17 @@ def find_kinds(
         rotation = _rotation_of_clean(marks, steps, clean)
         if rotation is not None:
             rotation = _as_traced(rotation, index, of_window)
-    of_step = np.full(len(steps.index), -1, np.int64)
     count = int(of_window.max(initial=0)) + 1
+    if rotation is None and count == 1:  # one number for all of them, and no memory for each
+        alike = np.broadcast_to(np.int64(0), steps.index.shape)
+        return StepKinds(count=1, of_step=alike, of_window=of_window, rotation=None)
+    of_step = np.full(len(steps.index), -1, np.int64)
     if rotation is not None:
         # Places of a turn that were never traced are a kind by themselves.
         rotation = np.where(rotation < 0, count, rotation)
         count = int(rotation.max()) + 1
         of_step = rotation[steps.index % len(rotation)]
         of_window = of_step[windows]
-    elif count == 1:
-        of_step[:] = 0
     of_step[windows] = of_window
     return StepKinds(count=count, of_step=of_step, of_window=of_window, rotation=rotation)
 

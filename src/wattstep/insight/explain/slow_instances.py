@@ -166,8 +166,7 @@ class SlowInstances:
         if not self.reason:
             other = self.instances.other_shapes
             watched.append(shapes_covariate(self.steps, windows, other))
-        clean = np.flatnonzero(self.steps.clean)
-        return [self._held(one, windows, clean) for one in watched]
+        return [self._held(one, windows, self.clean) for one in watched]
 
     def _held(self, one: Covariate, windows: IntArray, clean: IntArray) -> Held:
         shares, limits = [], []

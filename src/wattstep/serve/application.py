@@ -85,7 +85,7 @@ def _handlers(site: Site, pages: Pages) -> dict[object, object]:
     ) -> Response:
         reason = site.without_place(reason)
         complain(request, status, reason)
-        if wants_json(request):
+        if wants_json(request.url.path):
             return json_page({**(of_ours or {}), "error": reason}, status=status)
         title = HTTPStatus(status).phrase
         return message_page(pages, title, [reason], status=status, links=[BACK])

@@ -111,7 +111,9 @@ class ReportRoutes:
         if len(entries) == 1:  # a sweep: its configurations
             by = "configuration"
         across = sorted(_list(request, "across"))
-        made = await self._made("compare", runs, across=across, by=by, as_json=wants_json(request))
+        made = await self._made(
+            "compare", runs, across=across, by=by, as_json=wants_json(request.url.path)
+        )
         query = _query(entries) + "".join(f"&across={facet}" for facet in across)
         links = {BACK[0]: BACK[1], "Report of them": f"/report?{_query(entries)}"}
         if len(runs) > 2 and by == "run":
@@ -127,7 +129,7 @@ class ReportRoutes:
     ) -> Response:
         reason = self._site.without_place(refused["refused"]["error"])
         complain(request, 422, reason)
-        if wants_json(request):
+        if wants_json(request.url.path):
             document = {**refused["refused"], "error": reason, "differing": refused["differing"]}
             return json_page(document, status=422)
         text = self._pages.render(

@@ -67,20 +67,22 @@ class Gate:
         await (answer or self._app)(scope, receive, strict)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        def refused(status: int, reason: str) -> Response:
+            if wants_json(scope["path"]):
+                return json_page({"error": reason}, status=status)
+            return message_page(self._pages, "Not answered", [reason], status=status)
+
         if len(headers.getlist("host")) != 1:
-            return self._page(400, "A request has one Host header.")
+            return refused(400, "A request has one Host header.")
         if (refusal := self._guard.refuse(scope["method"], headers)) is not None:
-            return self._page(refusal.status, refusal.reason)
+            return refused(refusal.status, refusal.reason)
         if len(scope["path"]) + len(scope["query_string"]) > LARGEST_ADDRESS:
-            return self._page(414, "That address is longer than any here.")
+            return refused(414, "That address is longer than any here.")
         if int(headers.get("content-length", "0") or 0) > LARGEST_BODY:
-            return self._page(413, "That is more than any form here holds.")
+            return refused(413, "That is more than any form here holds.")
         if scope["path"] == "/login" or self._guard.logged_in(headers):
             return None
-        return self._page(401, "Open the link that `wattstep serve` printed: it lets you in.")
-
-    def _page(self, status: int, reason: str) -> Response:
-        return message_page(self._pages, "Not answered", [reason], status=status)
+        return refused(401, "Open the link that `wattstep serve` printed: it lets you in.")
 
 
 def message_page(
@@ -128,9 +130,9 @@ def json_text(data: bytes, *, status: int = 200) -> Response:
     return Response(data, status_code=status, media_type="application/json")
 
 
-def wants_json(request: Request) -> bool:
-    """True if errors are told as JSON."""
-    return request.url.path.startswith("/api/") or request.url.path == "/changes"
+def wants_json(path: str) -> bool:
+    """True if errors at an address are told as JSON."""
+    return path.startswith("/api/") or path == "/changes"
 
 
 async def form_of(request: Request, guard: Guard) -> dict[str, list[str]]:

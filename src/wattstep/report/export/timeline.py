@@ -212,6 +212,8 @@ def steps(run: Run) -> Slices:
     count = len(table)
 
     def numbers(name: str) -> Masked:
+        if name not in table.column_names:  # known of no step
+            return Masked(values=np.full(count, np.nan), mask=np.zeros(count, bool))
         values: FloatArray = table[name].to_numpy(zero_copy_only=False).astype(np.float64)
         return Masked(values=values, mask=np.isfinite(values))
 

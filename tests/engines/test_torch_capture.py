@@ -31,9 +31,9 @@ def peaks(graph: StepGraph) -> dict[str, int]:
     return {name: round(size) for name, size in graph.by_category(number).items() if size}
 
 
-def ran(name: str, preparation: Preparation, precision: str) -> dict[str, int]:
+def ran(workload: Any, preparation: Preparation, precision: str) -> dict[str, int]:
     """The same of the third step of a training that really runs."""
-    trainer = TorchTrainer(TorchWorkload(workloads.find(name)), preparation, precision=precision)
+    trainer = TorchTrainer(workload, preparation, precision=precision)
     for _ in range(2):
         trainer.step()
     tracker = MemoryTracker(trainer.model, [each.optimizer for each in trainer.updates])
@@ -59,8 +59,9 @@ def test_its_peak_is_that_of_the_step_that_runs(
     name: str, batch: int, accumulate: int, precision: str
 ) -> None:
     preparation = Preparation(batch_size=batch, accumulate=accumulate)
-    graph = capture_at(TorchWorkload(workloads.find(name)), preparation, precision=precision)
-    mine, theirs = peaks(graph), ran(name, preparation, precision)
+    workload = TorchWorkload(workloads.find(name))
+    graph = capture_at(workload, preparation, precision=precision)
+    mine, theirs = peaks(graph), ran(workload, preparation, precision)
     for category, size in theirs.items():
         # Of a mean, torch first makes what it is of; nobody who sees shapes alone can know.
         assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
@@ -84,7 +85,7 @@ def test_strategies_against_memory_are_captured_as_they_run(
 ) -> None:
     preparation = Preparation(batch_size=batch, **strategy)
     graph = capture_at(TorchWorkload(workloads.find(name)), preparation)
-    mine, theirs = peaks(graph), ran(name, preparation, "fp32")
+    mine, theirs = peaks(graph), ran(TorchWorkload(workloads.find(name)), preparation, "fp32")
     for category, size in theirs.items():
         assert mine[category] == pytest.approx(size, rel=0.01, abs=16 * 1024), category
     plain = capture_at(TorchWorkload(workloads.find(name)), Preparation(batch_size=batch))
@@ -249,6 +250,26 @@ class Truncated(OfUser):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.second(self.first(inputs))  # type: ignore[no-any-return]
+
+
+class Copied(torch.nn.Module):
+    """Its encoder makes each layer as a copy of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 32, dropout=0.0, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2)
+        self.last = torch.nn.Linear(8, 7)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.last(self.encoder(x).mean(1))
+
+
+def test_peak_of_copied_layers() -> None:
+    workload, preparation = of_user(Copied, (5, 8)), Preparation(batch_size=64)
+    family = capture(workload, preparation)
+    assert family.capture is None
+    assert peaks(family.at(64)) == ran(workload, preparation, "fp32")
 
 
 def test_weights_that_are_drawn_until_they_fit_need_no_run() -> None:

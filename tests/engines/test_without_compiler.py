@@ -52,6 +52,26 @@ with without_compiler():
     assert LocalSource is sys.modules["torch._dynamo.variables.builder"].LocalSource
     assert sys.modules["torch._dynamo"].source.LocalSource is LocalSource
 """
+FIRST = """
+import sys
+import torch
+from wattstep.engines.torch.capture import capture
+from wattstep.engines.torch.module_workload import ModuleWorkload
+from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
+class Asks(torch.nn.Linear):
+    def forward(self, x):
+        assert torch._dynamo.config.recompile_limit > 0
+        return super().forward(x)
+source = ModuleSource(
+    make=lambda: Asks(30, 7), name="", input_shape=(30,), classes=7, optimizer=OptimizerSettings.parse("sgd")
+)
+family = capture(ModuleWorkload(source), Preparation(batch_size=4))
+assert hasattr(sys.modules["torch._dynamo"], "eval_frame")
+for each in (family.small, family.large):
+    inputs = [size for size, name in zip(each.sizes, each.categories) if name == "input"]
+    assert each.batch_size * 30 * 4 in inputs, (each.batch_size, inputs)
+assert family.capture is None
+"""
 
 
 NUMBERS = """
@@ -128,3 +148,7 @@ def test_symbols_are_loaded_without_the_compiler() -> None:
 
 def test_a_part_of_the_compiler_is_loaded_once() -> None:
     run(PART)
+
+
+def test_storages_of_the_capture_that_loads_the_compiler() -> None:
+    run(FIRST)

@@ -85,6 +85,10 @@ class ShapeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
                 self._made[key] = several, layouts
         return made
 
+    def __deepcopy__(self, memo: Any) -> ShapeMode:
+        """Itself: the tensors of a layer that is copied stay of this mode, and are the ones that operations change."""
+        return self
+
     def fake(self, meta: torch.Tensor, device: torch.device) -> FakeTensor:
         """A tensor of this mode upon one of the meta device, as FakeTensor's constructor makes it.
 

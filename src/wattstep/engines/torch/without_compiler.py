@@ -7,6 +7,7 @@ them are numbers. Meanwhile light modules answer just that. Whatever else is ask
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -78,7 +79,10 @@ class _Light:
     def real(self, name: str) -> ModuleType:
         """The real module, loaded now at the latest."""
         self.end()
-        return importlib.import_module(name)
+        module = importlib.import_module(name)
+        # Errors that it caught are garbage with their frames and those of all callers: a step's tensors would live on.
+        gc.collect()
+        return module
 
 
 class _Compiler(_Light):

@@ -70,10 +70,23 @@ def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: object
     lines, out = len(out.splitlines()), " ".join(out.split())
     assert "NVIDIA Jetson TX2, torch-1.6, fp32: predicted" in out
     assert out.count("yes, > 99 %") == 2
-    assert_says(out, "98 %", "up to batch")
+    assert_says(out, "98 %", "Up to batch")
     assert "waiting for" in out
     assert " ! Beyond " in out
     assert lines < 24
+
+
+def test_shares_by_phase_are_those_of_the_json(asked: object) -> None:
+    arguments = ("mine.py:make", "--on", "tx2", "--batch", "64", "--data-time", "1us", *INPUT)
+    _, screen, _ = asked(*arguments)  # type: ignore[operator]
+    _, document, _ = asked(*arguments, "--json")  # type: ignore[operator]
+    (run,) = json.loads(document)["runs"]
+    wanted = {row["phase"]: row["share"]["value"] for row in run["phases"]}
+    wanted |= {name: costs["share"]["value"] for name, costs in run["rests"].items()}
+    assert sum(wanted.values()) == pytest.approx(1)
+    said = " ".join(screen.split()).partition("; by phase ")[2].partition(". ")[0].split(", ")
+    shares = {name: float(share) for name, share in (each[:-2].rsplit(" ", 1) for each in said)}
+    assert shares == {name: pytest.approx(100 * share, abs=0.51) for name, share in wanted.items()}
 
 
 def test_its_json_has_reports_of_status_predicted(asked: object) -> None:

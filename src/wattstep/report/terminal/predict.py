@@ -165,15 +165,12 @@ def _notes(
             ends = f"no batch up to {even:,} runs out of memory"
         lines = [f"{room} {upto}; {ends}."]
     last = predictions[-1].report(workload="", title="")
-    shares = {row.kind: float(row.figures["share"]) for row in last.kinds}
-    shares |= {name: float(costs["share"]) for name, costs in last.unattributed.items()}
+    waits = {name: float(costs["share"]) for name, costs in last.unattributed.items()}
+    shares = {row.kind: float(row.figures["share"]) for row in last.kinds} | waits
     largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
     goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
-    total = predictions[-1].time.total
-    by_phase = ", ".join(
-        f"{phase} {100 * seconds / total:.0f} %"
-        for phase, seconds in predictions[-1].time.phases.items()
-    )
+    phases = {row.phase: float(row.figures["share"]) for row in last.phases} | waits
+    by_phase = ", ".join(f"{name} {100 * share:.0f} %" for name, share in phases.items())
     lines.append(
         f"At batch {predictions[-1].batch_size:,} the time goes to: {goes}; by phase {by_phase}."
     )

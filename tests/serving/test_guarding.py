@@ -39,16 +39,15 @@ def test_a_host_that_is_not_ours_gets_nothing(server: Server, host: str) -> None
     ("method", "path", "headers", "status"),
     [
         ("GET", "/api/runs", {"Host": "evil.example"}, 403),
-        ("GET", "/api/runs", {"Host": None}, 400),
         ("GET", "/changes", {"Host": "evil.example"}, 403),
         ("GET", "/api/runs?" + "x" * 100_000, {}, 414),
         ("POST", "/api/runs", {"Content-Length": str(10**9), "X-Wattstep-Token": "{token}"}, 413),
     ],
 )
 def test_refusals_of_scripts_are_documents(
-    server: Server, method: str, path: str, headers: dict[str, str | None], status: int
+    server: Server, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    given = {name: value and value.format(token=server.token) for name, value in headers.items()}
+    given = {name: value.format(token=server.token) for name, value in headers.items()}
     answer = server.ask(method, path, given)
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"

@@ -1,7 +1,7 @@
 """What `wattstep tune` finds beside an exhaustive search, and what it gains on the workloads of Liu et al.
 
     python benchmarks/tune.py exhaustive lenet resnet8 -o DIR [--turn threads,channels-last]
-    python benchmarks/tune.py table --batch 4,16,64 -o DIR
+    python benchmarks/tune.py table --batch 4,16,64 -o DIR [--allow precision]
     python benchmarks/tune.py drawn --spaces 200
 
 `exhaustive` tunes, then gives every way of the same knobs as many steps as the tune gave its own choice, all in one
@@ -33,7 +33,7 @@ import numpy as np
 from wattstep.train.settings import TrainingSettings
 from wattstep.tune.folder import KeptBench, TuneFolder
 from wattstep.tune.processes import WorkloadBench
-from wattstep.tune.space import DEFAULT, OF_PROCESS, Candidate, Value
+from wattstep.tune.space import DEFAULT, OF_PROCESS, Candidate, Value, parse_allowed
 from wattstep.tune.tuning import Question, TuneReport, tune
 from wattstep.tune.turns import BEGIN_STEPS, Ask, Bench, Turn
 
@@ -205,21 +205,22 @@ def against_exhaustive(name: str, batch: int, out: Path, turned: str) -> dict[st
     }
 
 
-def cell(name: str, batch: int, out: Path) -> TuneReport:
-    """One cell of the table: all that tune may do."""
+def cell(name: str, batch: int, out: Path, allow: frozenset[str]) -> TuneReport:
+    """One cell of the table: all that tune may do, with what a user allows."""
     settings = TrainingSettings(workload=name, batch_size=batch, trace="none")
 
     def tell(stage: str, share: float) -> None:
         print(f"{name}, batch {batch}: {stage} ({100 * share:.0f} %)", file=sys.stderr, flush=True)
 
-    return tune(Question(settings=settings), out / f"{name}-{batch}", tell, print)
+    folder = out / "-".join([name, str(batch), *sorted(allow)])
+    return tune(Question(settings=settings, allow=allow), folder, tell, print)
 
 
-def table(names: Sequence[str], batches: Sequence[int], out: Path) -> None:
+def table(names: Sequence[str], batches: Sequence[int], out: Path, allow: frozenset[str]) -> None:
     """The table, small batches first; a line a cell, then the mean of those that are there."""
     reductions = []
     for batch, name in product(batches, names):
-        report = cell(name, batch, out)
+        report = cell(name, batch, out, allow)
         chosen, default = report.tuned.chosen, report.tuned.measured[0]
         ratio = 1.0 if chosen is None else float(chosen.ratio)
         reductions.append(1 - ratio)
@@ -261,6 +262,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batch", default="4")
     parser.add_argument("--turn", default=SPACE, help="knobs of `exhaustive`")
+    parser.add_argument("--allow", default="", help="of `table`, as tune's own")
     parser.add_argument("--spaces", type=int, default=200)
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
@@ -271,7 +273,7 @@ def main() -> None:
         parser.error("-o DIR: where what was measured is kept")
     batches = [int(each) for each in arguments.batch.split(",")]
     if arguments.what == "table":
-        table(arguments.names or OF_LIU, batches, arguments.out)
+        table(arguments.names or OF_LIU, batches, arguments.out, parse_allowed(arguments.allow))
         return
     for name, batch in product(arguments.names or ("lenet", "resnet8"), batches):
         document = against_exhaustive(name, batch, arguments.out, arguments.turn)

@@ -29,12 +29,11 @@ from scheduled_equal import in_order
 from wattstep import workloads
 from wattstep.engines.torch.memory import tensors_in
 from wattstep.engines.torch.scheduled.learning import learn
-from wattstep.engines.torch.scheduled.planning import unpinned
+from wattstep.engines.torch.scheduled.planning import here, unpinned
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.schedule import policies
 from wattstep.schedule.interference import at_random
-from wattstep.schedule.machine import equal_cores
 from wattstep.schedule.model import TaskTimes
 from wattstep.schedule.placing import Costs
 from wattstep.schedule.policies import FIRST_STEPS
@@ -128,7 +127,7 @@ def compared(
         trainer.step()
     update, captured = trainer.updates[0], trainer.executors[0].captured
     drawn = tensors_in([update.next_batch(trainer._phase)])
-    machine = equal_cores(threads)
+    machine = here(threads)
     outcomes = []
     for number in range(rounds):
         model = TaskTimes("here", (threads,), prior=MachineTimes(machine))

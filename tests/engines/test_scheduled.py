@@ -28,6 +28,7 @@ from wattstep.engines.torch.scheduled.calls import Call, Layout, Slot
 from wattstep.engines.torch.scheduled.fast_calls import fastest
 from wattstep.engines.torch.scheduled.kept_times import FOLDER
 from wattstep.engines.torch.scheduled.learning import learn
+from wattstep.engines.torch.scheduled.openmp import end_team, undivided
 from wattstep.engines.torch.scheduled.program import signals_of
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
 from wattstep.engines.torch.scheduled.tracer import ScheduledTracer, teams
@@ -726,6 +727,28 @@ def test_a_system_that_refuses_affinity_fails_the_step_with_one_line() -> None:
         with refused("refused-affinity", [0]):
             executor.step([batches[0]])
     executor.close()
+
+
+def test_a_team_of_two_ends_and_is_not_begun_while_operations_are_undivided() -> None:
+    values = torch.ones(1 << 20)
+
+    def threads() -> set[str]:
+        return {each.name for each in Path("/proc/self/task").iterdir()}
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        end_team()
+        alone = threads()
+        with undivided():
+            values.relu_()
+            assert not threads() - alone
+        values.relu_()
+        (begun,) = threads() - alone
+        end_team()
+        assert begun not in threads()
+    finally:
+        torch.set_num_threads(before)
 
 
 # --- calls --------------------------------------------------------------------------------------

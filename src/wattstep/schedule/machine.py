@@ -65,6 +65,8 @@ class Machine:
         clusters: CPU clusters first. Cores are numbered through all clusters in this order.
         bandwidth: Rate in B/s of the memory, for all clusters together.
         idle_w: Power in W while nothing runs.
+        keeps_teams: Threads among which an operation is divided stay with the worker that began it, and keep their
+            cores busy for some time after it, as OpenMP's do: workers that run side by side must keep their cores.
         assumptions: Values that nobody gave, in words.
 
     Raises:
@@ -76,6 +78,7 @@ class Machine:
     clusters: tuple[Cluster, ...]
     bandwidth: float
     idle_w: float = 0.0
+    keeps_teams: bool = False
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

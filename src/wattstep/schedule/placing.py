@@ -125,16 +125,17 @@ def best_of(
     *,
     by: Callable[[Timeline], float] = lambda timeline: timeline.makespan_s,
 ) -> Schedule:
-    """The plan that the simulation prefers, the first of equals.
+    """The plan that the simulation prefers, the first of equals; of a machine that keeps teams those in which workers do.
 
     Args:
-        plans: At least one.
+        plans: At least one, of one worker.
         graph: Of the step.
         times: The performance model.
         machine: Where.
         by: What is to be least; None of it beyond a bound: infinity.
     """
-    return min(plans, key=lambda plan: by(simulate(graph, plan, times, machine)))
+    possible = [plan for plan in plans if plan.keeps_teams or not machine.keeps_teams]
+    return min(possible, key=lambda plan: by(simulate(graph, plan, times, machine)))
 
 
 @dataclass(kw_only=True)
@@ -230,12 +231,20 @@ def planned(
         policy: As of `Schedule`.
     """
     ordered = sorted(started, key=lambda one: one[1])  # stable: the graph's order among equals
+    sets = list(dict.fromkeys(cores for (_, cores), _, _ in ordered))
+    keep = sum(map(len, sets)) == len(
+        {core for each in sets for core in each}
+    )  # cores of their own
     idle: list[tuple[float, int]] = []
     last_of_worker: dict[int, tuple[int, tuple[int, ...]]] = {}
     last_of_core: dict[int, int] = {}
     placed = []
     for (task, cores), begin, end in ordered:
-        there = [worker for until, worker in idle if until <= begin * (1 + _EARLIER)]
+        there = [
+            worker
+            for until, worker in idle
+            if until <= begin * (1 + _EARLIER) and (not keep or last_of_worker[worker][1] == cores)
+        ]
         # The worker that had these cores, with this number of threads, needs no change.
         worker = min(
             there,

@@ -179,6 +179,14 @@ class Schedule:
             for worker in range(self.workers)
         )
 
+    @property
+    def keeps_teams(self) -> bool:
+        """True if nothing runs beside anything else, or each worker always has the same cores."""
+        return (
+            self.workers == 1
+            or len({(one.worker, one.cores) for one in self.placed}) <= self.workers
+        )
+
     def waits(self, graph: TaskGraph) -> tuple[tuple[int, ...], ...]:
         """All tasks that each must wait for in this plan: the graph's, the plan's, its worker's one before; shape (n,).
 

@@ -18,6 +18,7 @@ from wattstep.schedule.placing import (
 from wattstep.schedule.policies import per_kind
 from wattstep.schedule.policies.global_threads import best_cores
 from wattstep.schedule.tasks import Schedule, TaskGraph
+from wattstep.schedule.teams import even, in_teams
 from wattstep.schedule.times import Running, Times
 
 TOGETHER: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of tasks that are weighed
@@ -30,14 +31,11 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     plans = [per_kind.plan(graph, times, machine)]
     if graph.tasks:
         cluster = best_cluster(costs)
-        plans.append(
-            along_the_clock(
-                costs,
-                machine.cores(cluster),
-                partial(together, costs, cluster),
-                policy="co-run",
-            )
-        )
+        cores, choose = machine.cores(cluster), partial(together, costs, cluster)
+        if machine.keeps_teams:
+            plans += [in_teams(costs, cluster, each, policy="co-run") for each in even(len(cores))]
+        else:
+            plans.append(along_the_clock(costs, cores, choose, policy="co-run"))
     return best_of(plans, graph, times, machine)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from wattstep.engines.torch.scheduled.capture import Captured
+from wattstep.engines.torch.scheduled.openmp import end_team
 from wattstep.engines.torch.scheduled.program import Program, Writer, below_autograd
 from wattstep.errors import InvalidValueError
 from wattstep.schedule.tasks import Schedule, TaskGraph
@@ -57,6 +58,7 @@ class TorchThreads:
         threads = {placed.threads for placed in schedule.placed if placed.worker == 0}
         self._restored = threads != {torch.get_num_threads()}  # what the caller had, after a step
         self._own = 0 if pinned else 1  # workers that the caller's thread is
+        self._divides = pinned and any(placed.threads > 1 for placed in schedule.placed)
         self._go = [_locked() for _ in range(self._own, schedule.workers)]
         self._done = [_locked() for _ in self._go]
         # An interruption may come anywhere in the caller's thread: what counts are these numbers of steps,
@@ -101,6 +103,11 @@ class TorchThreads:
         return [*own, *(each.ident or 0 for each in self._crew)]
 
     @property
+    def divides(self) -> bool:
+        """True if workers beside the caller's thread divide tasks, which a team of the caller's own would hinder."""
+        return self._divides
+
+    @property
     def traced(self) -> bool:
         """True if steps write times."""
         return self._times is not None
@@ -126,6 +133,8 @@ class TorchThreads:
             Exception: Whatever an operation raises, with its name and layer; all workers have stopped.
         """
         self._check_batch(batch)
+        if self._divides:
+            end_team()
         self._mark = mark
         program, times = self._program, list[Any]()
         if self._times is not None:

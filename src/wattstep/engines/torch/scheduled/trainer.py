@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
@@ -16,6 +17,7 @@ from wattstep.engines.step_phases import BACKWARD, DATA, FORWARD, OPTIMIZER
 from wattstep.engines.torch.memory import MemoryTracker, tensors_in
 from wattstep.engines.torch.scheduled.calls import Recording
 from wattstep.engines.torch.scheduled.capture import capture
+from wattstep.engines.torch.scheduled.openmp import undivided
 from wattstep.engines.torch.scheduled.planning import DEFAULT, Plan, PlannedUpdate, Planner
 from wattstep.engines.torch.scheduled.recording import Recorder
 from wattstep.engines.torch.scheduled.threads import TorchThreads
@@ -203,7 +205,8 @@ class ScheduledTrainer(TorchTrainer):
             watched.batch = ()  # it has its last step behind it
         mark(DATA)
         begin = perf_counter_ns()
-        batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
+        with undivided() if executor.divides else nullcontext():
+            batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
         if executor.traced:
             self._drawn.append((begin, perf_counter_ns()))
         if not executor.in_order:

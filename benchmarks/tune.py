@@ -10,7 +10,8 @@ there, and has one turn a round as each of them. Which way is the best is told b
 takes beside it by the rounds between, and the other way round: the luck of the best of many is in neither. Knobs are
 those of `SPACE`, whose ways take six processes, which stay; with plans of operations they would be dozens, begun anew
 in every round. What a way learns is not looked at: the best of all may be one that a tune refuses.
-`table` tunes cell by cell. Both go on where they were stopped; what is done is not done again. `drawn` tunes spaces
+`table` tunes cell by cell, and tells the part of scheduling apart: the best of the policies alone, by the turns of the
+search, and what no plan goes below by the operations of a run of its own (critical path, or work over cores). Both go on where they were stopped; what is done is not done again. `drawn` tunes spaces
 whose truths are drawn, on made-up machines (`tests/tuning/made.py`), and trains nothing.
 """
 
@@ -19,8 +20,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -216,6 +220,31 @@ def cell(name: str, batch: int, out: Path, allow: frozenset[str]) -> TuneReport:
     return tune(Question(settings=settings, allow=allow), folder, tell, print)
 
 
+def by_scheduling(name: str, batch: int, report: TuneReport) -> str:
+    """What a policy alone takes of the default's step, and what no plan goes below, of all operations in turn."""
+    alone = {
+        candidate: ratio
+        for candidate, ratio in report.tuned.seen.items()
+        if [knob for knob, _ in candidate.changes] == ["policy"]
+    }
+    best = min(alone, key=lambda candidate: alone[candidate], default=None)
+    words = "no policy was tried" if best is None else f"{best.text}: {100 * alone[best]:.1f} %"
+    with tempfile.TemporaryDirectory() as folder:
+        command = f"-m wattstep run {name} --batch {batch} --policy critical-path --trace none --steps 30 --json -o {folder}"
+        run = subprocess.run(
+            [sys.executable, *command.split()], stdout=subprocess.PIPE, env=dict(os.environ)
+        )  # fmt: skip
+    if run.returncode:
+        return words
+    document = json.loads(run.stdout)["runs"][0]
+    facts, figures = document["schedule"], document["metrics"]
+    default = facts["default"]["value"] - facts["beside_s"]
+    return (
+        f"{words}; no plan below {100 * facts['bound_s'] / default:.1f} % of one operation after the other; "
+        f"critical-path's step is {figures['over_bound']['value']:.3f} times that"
+    )
+
+
 def table(names: Sequence[str], batches: Sequence[int], out: Path, allow: frozenset[str]) -> None:
     """The table, small batches first; a line a cell, then the mean of those that are there."""
     reductions = []
@@ -226,7 +255,8 @@ def table(names: Sequence[str], batches: Sequence[int], out: Path, allow: frozen
         reductions.append(1 - ratio)
         what = "keep the default" if chosen is None else f"{chosen.candidate.text}: {chosen.ratio}"
         print(
-            f"{name} | {batch} | {default.step_time} | {100 * (1 - ratio):.1f} % | {what}",
+            f"{name} | {batch} | {default.step_time} | {100 * (1 - ratio):.1f} % | {what} | "
+            f"{by_scheduling(name, batch, report)}",
             flush=True,
         )
     mean = statistics.fmean(reductions)

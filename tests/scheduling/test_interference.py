@@ -97,6 +97,28 @@ def test_with_noise_the_truth_lies_in_the_models_interval() -> None:
     assert told["memory", "memory"].high < 2.4
 
 
+class Late(True_):
+    """As these, but for some tasks from which another program takes their core for 4 ms."""
+
+    late: frozenset[str] = frozenset()
+
+    def seconds(self, task: Task, threads: int, cluster: int = 0) -> Seconds:
+        value = super().seconds(task, threads).value + 4e-3 * (task.name in self.late)
+        return Seconds(value, value, value)
+
+
+def test_tasks_that_lost_their_core_do_not_decide_what_their_kind_takes() -> None:
+    step, times = steps(), Late(TRUTH)
+    alone = [times.seconds(each, 1).value for each in step.tasks]
+    for seed in range(3):
+        plan, *_ = carried_out(step, times, seed)
+        times.late = frozenset(Random(seed).sample([each.name for each in step.tasks], 4))
+        timeline = simulate(step, plan, times, machine(2))
+        times.late = frozenset()
+        told = factors(step, timeline.begin_s, timeline.end_s, alone)
+        assert told == pytest.approx(TRUTH, rel=0.1)
+
+
 def test_a_factor_at_the_limit_of_estimates_is_not_taken_for_sure() -> None:
     # Each task took 100 times as long as alone: what held it up is not the neighbour's doing for sure.
     step = TaskGraph(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -18,6 +19,10 @@ LEAST_S: Final = 2e-5  # beside a kind, all tasks of another together: less says
 LEAST_TASKS: Final = 2
 LEAST_PART: Final = 0.1  # of its time that a task must have run beside others to count
 FASTEST: Final = 1.25  # pace beside others, in parts of that alone
+USUAL: Final = 0.8  # likewise, with which the search for it begins
+NEAR: Final = (
+    0.1  # error in parts of the time that a task lasted, up to which it is taken to be noise
+)
 
 
 def at_random(costs: Costs, draw: Random) -> Schedule:
@@ -50,8 +55,9 @@ def factors(
     """Times as long that operations of a kind take beside one of another, by kind and the one beside it.
 
     While a task has a neighbour it goes at a pace that depends on both kinds, else at its own: what it takes alone
-    is the time without neighbours and, for each kind, the time beside it times that pace. Least squares over the
-    tasks of a kind, paces not negative, errors taken to grow with the root of a task's time.
+    is the time without neighbours and, for each kind, the time beside it times that pace. Over the tasks of a kind
+    errors in parts of the time that it lasted are least, squared where they are small, as they are beyond (`NEAR`): a
+    short task that lost its core to another program lasts a hundred times as long, and must not decide for its kind.
 
     Args:
         graph: Of the step.
@@ -59,7 +65,7 @@ def factors(
         end_s: When it ended, with at most one other beside it at a time, shape (n,).
         alone_s: What it takes alone on as many cores, shape (n,).
     """
-    from scipy.optimize import lsq_linear
+    from scipy.optimize import least_squares
 
     kinds = sorted({task.kind for task in graph.tasks})
     column = {kind: number for number, kind in enumerate(kinds)}
@@ -82,15 +88,25 @@ def factors(
         alone = np.array([alone_s[number] for number in numbers])
         spans = np.array([end_s[number] - begin_s[number] for number in numbers])
         # What ran beside kinds of which too little is known counts as alone.
-        own = alone - (spans - overlaps[:, used].sum(axis=1))
-        weight = 1 / np.sqrt(np.maximum(alone, 1e-9))
-        paces = lsq_linear(
-            overlaps[:, used] * weight[:, None], own * weight, bounds=(1 / MOST_FACTOR, FASTEST)
-        ).x
+        shares = overlaps[:, used] / spans[:, None]
+        own = alone / spans - (1 - shares.sum(axis=1))
+        paces = least_squares(
+            partial(_missed, shares, own), np.full(len(used), USUAL),
+            jac=partial(_by_pace, shares), bounds=(1 / MOST_FACTOR, FASTEST), loss="soft_l1", f_scale=NEAR,
+            method="dogbox",  # which reaches the bounds
+        ).x  # fmt: skip
         told |= {
             (kind, kinds[other]): 1 / float(pace) for other, pace in zip(used, paces, strict=True)
         }
     return told
+
+
+def _missed(shares: FloatArray, own: FloatArray, paces: FloatArray) -> FloatArray:
+    return shares @ paces - own
+
+
+def _by_pace(shares: FloatArray, _: FloatArray) -> FloatArray:
+    return shares
 
 
 def _beside(

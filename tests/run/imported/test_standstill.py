@@ -73,8 +73,8 @@ def test_a_stuck_counter_alone(tmp_path: Path, stuck: Spans, holes: Spans, every
     assert energy.high is not None
     assert energy.low <= energy.value
     assert 3000.0 <= energy.high <= 3750.0
-    assert_says(energy.reason, "energy stood still for", f"every {every} s", "stuck")
-    assert saying(run.document()["status_notes"], "energy stood still for")
+    assert_says(energy.reason, "stood still", f"every {every} s", "stuck")
+    assert saying(run.document()["status_notes"], "energy", "stood still")
     assert power.low is not None
     assert power.high is not None
     assert power.low <= 5.0 <= power.high
@@ -92,11 +92,11 @@ def test_a_stuck_counter_beside_power(
     assert energy.high is not None
     assert energy.low <= 3000.0 <= energy.high
     if holes == stuck:  # power says nothing of that time
-        assert saying(run.document()["status_notes"], "energy stood still for 100 s")
+        assert saying(run.document()["status_notes"], "stood still", "100 s")
         return
     assert energy.value == pytest.approx(3000 - 5 * sum(end - begin for begin, end in holes))
     assert power.value == pytest.approx(5.0, rel=0.01)
-    assert saying(run.document()["status_notes"], "contradict", "those of power")
+    assert saying(run.document()["status_notes"], "contradict", "of power")
 
 
 def test_a_counter_that_is_stuck_under_even_power_and_is_reset_in_a_hole(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_counter_that_is_stuck_under_even_power_and_is_reset_in_a_hole(tmp_pat
     run = load(import_run(ImportSettings(telemetry=(path,), find_steps=False), tmp_path / "run"))
     energy = run.metrics["recorded_energy"]
     assert (energy.value, energy.high) == pytest.approx((20_000, 30_000))
-    assert_says(energy.reason, "went back 1 times", "stood still for 100 s", "contradict")
+    assert_says(energy.reason, "went back", "stood still", "100 s", "contradict")
 
 
 def test_a_slow_counter_that_is_reset_loses_what_it_would_have_shown_next(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_slow_counter_that_is_reset_loses_what_it_would_have_shown_next(tmp_pa
     assert energy.value is not None
     assert energy.high is not None
     assert energy.high >= 3000.0
-    assert_says(energy.reason, "went back 1 times", "in 10 s")
+    assert_says(energy.reason, "went back", "in 10 s")
 
 
 @pytest.mark.parametrize(

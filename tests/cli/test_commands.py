@@ -247,15 +247,41 @@ def test_a_killed_trainer_ends_a_run_with_2_and_one_line_and_keeps_it(tmp_path: 
     assert not run.metrics()["step_time"].missing
 
 
-def test_a_terminated_run_takes_its_trainer_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [os.kill, os.killpg])
+def test_a_terminated_run_takes_its_trainer_with_it(
+    tmp_path: Path, end: Callable[[int, int], None]
+) -> None:
+    """Also where SIGINT is ignored, as a shell has it for what it runs in the background."""
+    ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        child = started(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, ignoring)
+    with child:
+        wait_until(lambda: steps_are_recorded(tmp_path))
+        trainer = wait_until(lambda: trainer_of(child.pid))
+        os.killpg(child.pid, signal.SIGINT)  # which stays ignored
+        end(child.pid, signal.SIGTERM)
+        _, err = child.communicate(timeout=600)
+    assert child.returncode == 2
+    assert len(err.splitlines()) == 1
+    assert "SIGTERM" in err
+    assert not trainer.is_running()
+    run = load(tmp_path / "runs" / "r")
+    assert run.info.state == "closed"
+    assert not run.metrics()["step_time"].missing
+
+
+def test_a_killed_command_leaves_a_closed_run_and_no_word(tmp_path: Path) -> None:
+    """Its trainer finds that nobody listens any more."""
     with started(tmp_path) as child:
         wait_until(lambda: steps_are_recorded(tmp_path))
         trainer = wait_until(lambda: trainer_of(child.pid))
-        child.terminate()
-        child.communicate(timeout=600)
-    assert child.returncode == 2
-    assert not trainer.is_running()
-    assert load(tmp_path / "runs" / "r").info.state == "recovered"
+        child.kill()
+        out, err = child.communicate(timeout=600)  # up to the trainer's end
+        wait_until(lambda: not trainer.is_running())
+    assert (out, err) == ("", "")
+    assert load(tmp_path / "runs" / "r").info.state == "closed"
 
 
 def test_a_run_can_be_read_while_it_records(tmp_path: Path) -> None:

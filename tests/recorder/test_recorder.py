@@ -7,14 +7,17 @@ import gc
 import getpass
 import itertools
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import weakref
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.refusals import refused
@@ -293,9 +296,41 @@ def test_a_setting_that_cannot_be_used_leaves_no_folder(
         pass
 
 
+@pytest.mark.parametrize(
+    "samples",
+    [-1, -0.5, True, "32", b"32", [1, 2], object(), math.inf, 10**400, np.float64(-1), np.ones(2)],
+)
+def test_samples_that_are_no_number_of_samples(tmp_path: Path, samples: Any) -> None:
+    """They are refused before the step begins, and the recording goes on."""
+    with Recorder(tmp_path / "run", trace="none") as recorder:
+        with refused("invalid-samples", "samples="), recorder.step(samples=samples):
+            pytest.fail("it began")
+        with recorder.step(samples=4):
+            with refused("invalid-samples", "samples="):
+                recorder.samples(samples)
+            recorder.samples(2)
+    assert [row["samples"] for row in table(tmp_path / "run", "steps")] == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("samples", "recorded"),
+    [(None, None), (math.nan, None), (float("nan"), None), (0, 0.0), (2.5, 2.5), (70_000, 70_000.0)]
+    + [(kind(3), 3.0) for kind in (float, np.int64, np.float32, np.array, Fraction)],
+)  # fmt: skip
+def test_samples_of_any_kind_of_number(
+    tmp_path: Path, samples: Any, recorded: float | None
+) -> None:
+    with Recorder(tmp_path / "run", trace="none") as recorder:
+        for _ in range(3):
+            with recorder.step(samples=samples):
+                pass
+    assert [row["samples"] for row in table(tmp_path / "run", "steps")] == [recorded] * 3
+
+
 def test_a_recorder_whose_sampler_cannot_start_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gc.collect()  # what tests before left
     before = len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "executable", str(tmp_path / "no-python"))

@@ -90,7 +90,7 @@ def spent(energy: EnergySource, steps: Steps) -> Spent | Missing:
 def holding_both(
     figure: Figure, energy: EnergySource, spans: IntArray, seconds: float = 1.0
 ) -> Figure:
-    """The figure, its interval with what another channel of the same supply says, where they contradict each other.
+    """The figure, its interval with what else may be right.
 
     Args:
         figure: Power in W over the spans, or energy in J.
@@ -98,15 +98,15 @@ def holding_both(
         spans: When, begin and end in ns, shape (s, 2).
         seconds: Time in s that the figure's energy is of; 1 for power.
     """
-    if energy.beside is None or figure.value is None:
-        return figure
-    gains, known_s = energy.beside.gains(spans)
-    if not known_s.any():
-        return figure
-    other = float(np.nansum(gains) / known_s.sum()) * seconds
-    low = figure.value if figure.low is None else figure.low
-    high = figure.value if figure.high is None else figure.high
-    return replace(figure, low=min(low, other), high=max(high, other))
+    for curve in energy.beside:
+        gains, known_s = curve.gains(spans)
+        if figure.value is None or not known_s.any():
+            continue
+        other = float(np.nansum(gains) / known_s.sum()) * seconds
+        low = figure.value if figure.low is None else figure.low
+        high = figure.value if figure.high is None else figure.high
+        figure = replace(figure, low=min(low, other), high=max(high, other))
+    return figure
 
 
 def not_told(energy: EnergySource, steps: Steps) -> str | None:

@@ -7,9 +7,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Any, cast
 
-from wattstep.record.marking import StepMarker
+from wattstep.errors import InvalidValueError
+from wattstep.record.marking import NAN, StepMarker
 from wattstep.record.tracing.windows import Windows
+from wattstep.schema.journal import NOT_KNOWN
 
 
 class StepRecorder:
@@ -48,9 +51,16 @@ class StepRecorder:
     # --- steps ----------------------------------------------------------------------------
 
     def step(self, samples: float | None = None) -> StepMarker:
-        """A context: one training step of so many samples (None: not known)."""
+        """A context: one training step of so many samples.
+
+        Args:
+            samples: A number from 0 on, of whatever type; None, NaN: not known.
+
+        Raises:
+            InvalidValueError: It is none; nothing of the step is recorded.
+        """
         steps = self._steps
-        steps.samples = math.nan if samples is None else samples
+        steps.samples = sample_count(samples)
         steps.loss = math.nan
         return steps
 
@@ -60,8 +70,12 @@ class StepRecorder:
         return self._steps
 
     def samples(self, count: float) -> None:
-        """So many samples belong to the step that runs; adds up within a step."""
-        self._steps.add_samples(count)
+        """So many samples belong to the step that runs; adds up within a step.
+
+        Raises:
+            InvalidValueError: As of `step`; the step has those of before.
+        """
+        self._steps.add_samples(sample_count(count))
 
     @property
     def phase(self) -> Callable[..., None]:
@@ -119,6 +133,30 @@ class StepRecorder:
             work()
         except OSError as error:
             self._cannot_write(error)
+
+
+def sample_count(samples: Any) -> float:
+    """The samples of a step as a row takes them: whole ones are an int; NaN: not known.
+
+    Raises:
+        InvalidValueError: It is no number from 0 on.
+    """
+    if samples.__class__ is int and 0 <= samples < NOT_KNOWN:  # nearly always, and at each step
+        return cast("int", samples)
+    if samples is None:
+        return NAN
+    count = -1.0
+    if not isinstance(samples, (bool, str, bytes)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError, RuntimeError):
+            count = float(samples)  # of numpy's and torch's, too
+    if count != count:
+        return NAN
+    if not 0 <= count < math.inf:
+        raise InvalidValueError(
+            f"samples={ascii(samples)[:60]}: a step has a number of samples, 0 or more; None where it is not known",
+            id="invalid-samples",
+        )
+    return int(count) if count == int(count) else count
 
 
 def wall_clock() -> tuple[int, int]:

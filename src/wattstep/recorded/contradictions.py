@@ -24,10 +24,6 @@ from wattstep.schema.spelling import rounded
 APART: Final = 2.0  # times: further apart no two sensors of one thing are, of which both are right
 SAME: Final = 0.01  # of an energy: nearer nothing tells them apart but how they were written
 FINER: Final = 2  # times as many new values as the counter's: power tells more than it
-STUCK: Final = (
-    10  # times as long, and as much energy, as between its new values: no counter needs that
-)
-CAUGHT_UP: Final = 0.5  # of that energy, at least, is in the next step of a counter that was late
 STILL: Final = 0.05  # of the time, at least, a counter stood still that is told of
 # Volts times amperes of an AC meter are more than its watts, by less than so many times.
 APART_AC: Final = 4.0
@@ -49,6 +45,8 @@ class Log(Protocol):
 
     def curve(self, channel: Channel) -> Curve: ...  # noqa: D102
 
+    def standstill(self, name: str) -> IntArray: ...  # noqa: D102
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contradiction:
@@ -68,20 +66,21 @@ class Contradiction:
 _Samples: TypeAlias = tuple[IntArray, FloatArray]  # times in ns; values, NaN: failed reads
 
 
-def counter_counts(counter: _Samples, gauge: _Samples) -> bool:
+def counter_counts(counter: _Samples, gauge: _Samples, stood: IntArray) -> bool:
     """True if of two that tell the energy of one supply the counter counts, else power does.
 
     A counter loses nothing between two reads. It does not count where it stands still, or where
     power gives more than twice as many new values: then it is too coarse, or was read too seldom.
-    Nor does it where it was stuck for a while.
+    Nor does it where it was stuck for a while in which power went on.
 
     Args:
         counter: Its samples in J.
         gauge: Those of power in W.
+        stood: When it may have been stuck, as of `standstill`.
     """
     counter, gauge = _known(counter), _known(gauge)
     moves, news = (int(np.count_nonzero(np.diff(value))) for _, value in (counter, gauge))
-    return moves > 0 and news <= FINER * moves and not (news and _stuck(counter, gauge))
+    return moves > 0 and news <= FINER * moves and not _went_on(gauge, stood)
 
 
 def _known(samples: _Samples) -> _Samples:
@@ -89,24 +88,12 @@ def _known(samples: _Samples) -> _Samples:
     return samples[0][known], samples[1][known]
 
 
-def _stuck(counter: _Samples, gauge: _Samples) -> bool:
-    """True if a counter lost what power told while it stood still.
-
-    It stood still for far longer than else between two new values, over far more energy, and did
-    not catch up. Power that stands still then, too, may be of a log that wrote both once more.
-    """
-    (t_ns, joules), (times, watts) = counter, gauge
-    new = np.flatnonzero(np.diff(joules)) + 1  # reads that found it new
-    begin, end = np.append(0, new), np.append(new, len(t_ns) - 1)
-    used = np.append(0, np.cumsum(np.diff(times) * 1e-9 * (watts[1:] + watts[:-1]) / 2))
-    lasted = t_ns[end] - t_ns[begin]
-    told = np.diff(np.interp(t_ns[[begin, end]], times, used), axis=0)[0]
-    gained = np.maximum(joules[end] - joules[begin], 0)
-    caught_up = gained * (told.sum() - told) >= CAUGHT_UP * told * (gained.sum() - gained)
-    long = (lasted > STUCK * np.median(lasted)) & (told > STUCK * np.median(told))
+def _went_on(gauge: _Samples, stood: IntArray) -> bool:
+    """True if power went on in such a stretch; where it stands still, too, the log may have written both once more."""
+    times, watts = gauge
     return any(
-        len(np.unique(watts[(times > first + (last - first) // 2) & (times <= last)])) > 1
-        for first, last in t_ns[[begin, end]].T[long & ~caught_up]
+        len(np.unique(watts[(times > begin + (end - begin) // 2) & (times <= end)])) > 1
+        for begin, end in stood.tolist()
     )
 
 
@@ -157,11 +144,13 @@ def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradic
         return {}
     by_energy, by_power = by_energy / shared_s, by_power / shared_s
     less, more = sorted((by_energy, by_power))
-    # A counter may be a step behind at either end.
-    known = 2 * float(steps[steps > 0].min()) + _of_samples(power, integrated, log, begin, end)
+    known = _behind(counted, integrated, begin, end) + _of_samples(
+        power, integrated, log, begin, end
+    )
     if more - less <= SAME * more + known / shared_s:
         return {}
-    counts = counter_counts(log.raw(energy.name), log.raw(power.name))
+    stood = log.standstill(energy.name)
+    counts = counter_counts(log.raw(energy.name), log.raw(power.name), stood)
     used = energy if counts else power
     watts = (energy.name, by_energy, power.name, by_power)
     note = _note(*watts, shared_s, used.name, _still(energy, counted, begin, end) + HELD)
@@ -185,6 +174,17 @@ def _while_both(
     both = (counted_s > 0) & (integrated_s > 0)
     counter_j, power_j = (abs(float(each[both].sum())) for each in (by_counter, by_power))
     return counter_j, power_j, float(counted_s[both].sum())
+
+
+def _behind(counted: Curve, integrated: Curve, begin: int, end: int) -> float:
+    """Energy in J that a counter may be behind at either end: a step, or what power tells of its usual interval there."""
+    new = counted.renewed.t_ns
+    usual = int(np.median(np.diff(new))) if len(new) > 1 else 0
+    steps = np.diff(counted.total)
+    at_ends = np.array([[begin, min(begin + usual, end)], [max(end - usual, begin), end]])
+    told, _ = integrated.gains(at_ends)
+    least = float(steps[steps > 0].min())
+    return float(np.maximum(np.nan_to_num(np.abs(told)), least).sum())
 
 
 def _of_samples(power: Channel, curve: Curve, log: Log, begin: int, end: int) -> float:

@@ -74,6 +74,19 @@ class Curve:
             t_ns=self.t_ns[new], total=self.total[new], unit=self.unit, covered_ns=self.covered_ns[new]
         )  # fmt: skip
 
+    def without(self, spans: IntArray) -> Curve:
+        """The curve with gaps where nothing is known after all; begin and end of each in ns, shape (s, 2), in order."""
+        begun = np.searchsorted(spans[:, 0], self.t_ns[:-1], side="right")
+        ended = np.searchsorted(spans[:, 1], self.t_ns[:-1], side="right")
+        known = (np.diff(self.covered_ns) > 0) & (begun == ended)
+        return _accumulated(self.t_ns, np.diff(self.total), known, self.unit)
+
+    @property
+    def known_parts(self) -> IntArray:
+        """Begin and end in ns of the times from sample to sample that lie in no gap, shape (p, 2)."""
+        known = np.diff(self.covered_ns) > 0
+        return np.stack([self.t_ns[:-1][known], self.t_ns[1:][known]], axis=1)
+
     def difference(self, starts: ArrayLike, ends: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Integral over each interval as far as it was sampled, and the sampled length.
 

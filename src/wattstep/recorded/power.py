@@ -59,8 +59,8 @@ class EnergySource:
         observed_share: Part of the time in which its sensor looks; None: not known, or all of it.
         thinned: Whether single samples were not kept of all of its time (`--keep`).
         stretches: What stands for them, of one gauge; None: there are none.
-        beside: What another channel of the same supply says, where the two contradict each other:
-            intervals hold both.
+        beside: What else may be right: another channel of the same supply that contradicts this one,
+            the count of a counter that may have been stuck; intervals hold all of it.
     """
 
     curve: Curve
@@ -82,7 +82,7 @@ class EnergySource:
     observed_share: float | None = None
     thinned: bool = False
     stretches: Stretches | None = None
-    beside: Curve | None = None
+    beside: tuple[Curve, ...] = ()
 
     @property
     def by_regression(self) -> bool:
@@ -145,6 +145,7 @@ class EnergySource:
         t_ns, power = t_ns[known], power[known]
         length = np.diff(t_ns) * 1e-9
         change = np.diff(power) * length
+        change[np.diff(self.curve.covered_at(t_ns)) == 0] = 0.0  # a gap, which is in no energy
         if self.thinned:  # as in the samples on either side
             alone = length > HOLE * float(np.median(length))
             seen = change[~alone] ** 2 / length[~alone]
@@ -284,7 +285,7 @@ def calibrated(source: EnergySource, by: Calibration) -> EnergySource:
         stretches=None
         if stretches is None
         else replace(stretches, most=by.gain * stretches.most + by.offset_w),
-        beside=None if source.beside is None else corrected(source.beside, by),
+        beside=tuple(corrected(curve, by) for curve in source.beside),
     )
 
 
@@ -320,9 +321,10 @@ def summed(sources: Sequence[EnergySource]) -> EnergySource:
         saturated=next((source.saturated for source in sources if source.saturated), None),
         thinned=any(source.thinned for source in sources),
         stretches=_summed_stretches([source.stretches for source in sources]),
-        beside=add_curves([source.beside or source.curve for source in sources])
-        if any(source.beside is not None for source in sources)
-        else None,
+        beside=tuple(
+            add_curves([next(iter(s.beside[at : at + 1]), s.curve) for s in sources])
+            for at in range(max(len(source.beside) for source in sources))
+        ),
     )
 
 

@@ -33,7 +33,8 @@ from wattstep.recorded.power import (
 )
 from wattstep.recorded.refresh import written_unit
 from wattstep.recorded.sampled import GAP_PERIODS, Sampled
-from wattstep.schema.arrays import BoolArray, IntArray
+from wattstep.recorded.standstill import NONE, before_resets, standstill, stood_still
+from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel, thing_of
 from wattstep.schema.figure import Missing
 from wattstep.schema.run_documents import DeviceFacts
@@ -226,12 +227,39 @@ class Series(Sampled):
             return channel.kind == "counter"
         if not self.imported.is_import and channel.status != "replayed":
             return False  # what reads it here reads it often enough
-        gauges = [
+        return any(
+            not counter_counts(
+                self.raw(channel.name), self.raw(c.name), self.standstill(channel.name)
+            )
+            for c in self._gauges_beside(channel)
+        )
+
+    def _gauges_beside(self, counter: Channel) -> list[Channel]:
+        """Power of the same supply that a counter of energy is of."""
+        return [
             c
-            for c in self.with_role(channel.role.replace("energy", "power"))
-            if c.kind == "gauge" and self._thing(c) == self._thing(channel)
+            for c in self.with_role(counter.role.replace("energy", "power"))
+            if c.kind == "gauge" and self._thing(c) == self._thing(counter)
         ]
-        return any(not counter_counts(self.raw(channel.name), self.raw(c.name)) for c in gauges)
+
+    def standstill(self, name: str) -> IntArray:
+        """When a counter of energy may have been stuck, begin and end in ns, shape (s, 2)."""
+        return self._standstills.get(name, NONE)
+
+    @cached_property
+    def _standstills(self) -> dict[str, IntArray]:
+        """By channel; of a thinned one single reads are not known."""
+        return {
+            c.name: standstill(*self._counted(c), list(map(self.curve, self._gauges_beside(c))))
+            for c in self.with_role("energy_total", "energy_part")
+            if c.name not in self.stretches
+        }
+
+    def _counted(self, counter: Channel) -> tuple[IntArray, FloatArray]:
+        """Times in ns and values of the reads of a counter that succeeded, wraps undone."""
+        t_ns, value = self.raw(counter.name)
+        known = np.isfinite(value)
+        return t_ns[known], unwrapped(counter, value)[known]
 
     @property
     def total_channels(self) -> list[Channel]:
@@ -340,9 +368,11 @@ class Series(Sampled):
         gauge = self.raw(channel.name) if channel.kind == "gauge" else None
         carries_s, limit = self._carries(channel)
         contradiction = self._contradictions.get(channel.name)
-        other = contradiction.other if contradiction else None
+        curve, stood = self.curve(channel), self.standstill(channel.name)
+        unknown = np.unique(np.concatenate([stood, self._before_resets(channel)]), axis=0)
+        beside = [self.curve(contradiction.other)] if contradiction and contradiction.other else []
         return EnergySource(
-            curve=self.curve(channel),
+            curve=curve.without(unknown) if len(unknown) else curve,
             status=self.status(channel),
             source=f"{channel.source} ({channel.name})",
             gauge=gauge,
@@ -359,12 +389,16 @@ class Series(Sampled):
             thinned=channel.name in self.stretches,
             stretches=None if gauge is None else self._stretches(channel.name),
             systematic=contradiction.apart if contradiction else None,
-            beside=None if other is None else self.curve(other),
+            beside=(*beside, *([curve] if len(stood) else [])),
         )
 
     def _noted(self, *channels: Channel) -> str | None:
         """Notes on these channels, and on values that were left out."""
-        left_out = [note for c in channels for note in (self._of_glitches(c), self._of_resets(c))]
+        left_out = [
+            note
+            for c in channels
+            for note in (self._of_glitches(c), self._of_resets(c), self._of_standstill(c))
+        ]
         found = [self._contradictions.get(channel.name) for channel in channels]
         contradicting = [each.note for each in found if each]
         return NEXT.join(filter(None, [_notes(channels), *left_out, *contradicting])) or None
@@ -381,19 +415,31 @@ class Series(Sampled):
         """That a counter of energy went back, or further than any power takes it, where it did."""
         if channel.kind != "counter" or channel.unit != "J":
             return None
-        t_ns, value = self.raw(channel.name)
-        value = unwrapped(channel, value)
-        known = np.isfinite(value)
-        t_ns, steps = t_ns[known], np.diff(value[known])
+        t_ns, value = self._counted(channel)
+        steps = np.diff(value)
         back, counted = steps < 0, countable(t_ns, steps, channel.unit)
+        stood_ns = float(np.diff(self._before_resets(channel)).sum())
         notes = [
             note.format(
-                channel.name, int(which.sum()), spoken(float(np.diff(t_ns)[which].sum()) * 1e-9)
+                channel.name,
+                int(which.sum()),
+                spoken(float(np.diff(t_ns)[which].sum() + ns) * 1e-9),
             )
-            for note, which in ((RESETS, back), (LEAPS, ~counted & ~back))
+            for note, which, ns in ((RESETS, back, stood_ns), (LEAPS, ~counted & ~back, 0.0))
             if which.any()
         ]
         return NEXT.join(notes) or None
+
+    def _before_resets(self, channel: Channel) -> IntArray:
+        """When a counter of energy stood still before it was reset; of a thinned one single reads are not known."""
+        if channel.kind != "counter" or channel.unit != "J" or channel.name in self.stretches:
+            return NONE
+        return before_resets(*self._counted(channel))
+
+    def _of_standstill(self, channel: Channel) -> str | None:
+        """That a counter of energy stood still for longer than it does, where it did."""
+        spans = self.standstill(channel.name)
+        return stood_still(channel.name, spans, *self._counted(channel)) if len(spans) else None
 
     @property
     def doubtful(self) -> list[str]:
@@ -401,6 +447,9 @@ class Series(Sampled):
         counters = [c for c in self.power_channels() if c.kind == "counter"]
         notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
         notes += filter(None, map(self._of_resets, counters))
+        notes += filter(
+            None, (self._of_standstill(c) for c in counters if not self._does_not_count(c))
+        )
         return [*notes, *dict.fromkeys(each.note for each in self._contradictions.values())]
 
     @cached_property

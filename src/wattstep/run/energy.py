@@ -156,7 +156,7 @@ def recorded(energy: EnergySource | Missing, span: tuple[int, int] | None) -> Fi
         reason=joined(energy.note, partly(share, RECORDING)),
         method=f"{WHOLE}, what was sampled of it" + unsampled * bool(less or more),
     )  # fmt: skip
-    return holding_both(figure, energy, np.array([span]), seconds)
+    return holding_both(figure, energy, energy.curve.known_parts, seconds)
 
 
 def _step_at_ends(energy: EnergySource, gain: float) -> float:
@@ -176,7 +176,7 @@ def _step_at_ends(energy: EnergySource, gain: float) -> float:
 
 def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:
     """Least and most energy in J that may have flowed while nothing was sampled: at the lowest power seen, or none, and at the highest."""
-    watts = energy.gauge[1] if energy.gauge is not None else energy.curve.rates()
+    watts = energy.gauge[1] if energy.gauge is not None else energy.curve.renewed.rates()
     return min(float(np.nanmin(watts)), 0.0) * seconds, max(float(np.nanmax(watts)), 0.0) * seconds
 
 

@@ -20,7 +20,8 @@ from wattstep.errors import WattstepError
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
 _START = """\
-import sys
+import os, sys
+parent = os.getppid()
 try:
     import importlib
     sys.path[:] = sys.argv.pop(1).splitlines()
@@ -28,6 +29,10 @@ try:
     code = getattr(importlib.import_module(module), function)()
 except KeyboardInterrupt:
     code = 130
+except BrokenPipeError:
+    if os.getppid() == parent:
+        raise
+    code = 141  # who listened was killed
 raise SystemExit(code)
 """
 
@@ -176,9 +181,10 @@ def end_with(parent: int) -> None:
 
 @contextmanager
 def tidied_at_sigterm() -> Iterator[None]:
-    """SIGTERM ends what runs in here by an exception, so that whatever is temporary is removed.
+    """SIGTERM ends what runs in here by an exception, so that whatever is temporary is removed, and runs are closed.
 
-    Where somebody else handles it, or in another thread than the main one, it stays as it is.
+    Where somebody else handles it, or in another thread than the main one, it stays as it is. A second
+    one (to a whole group, and passed on) interrupts none of that.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -186,6 +192,7 @@ def tidied_at_sigterm() -> Iterator[None]:
         return
 
     def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)

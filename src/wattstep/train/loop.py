@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
 import time
 import warnings
@@ -23,7 +24,7 @@ from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news
+from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news, tidied_at_sigterm
 from wattstep.schema.run_documents import ForecastFacts, ModelFacts, with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
@@ -675,11 +676,18 @@ def main() -> int:
     warnings.showwarning = warn
     try:
         settings = TrainingSettings(**json.loads(sys.argv[2]))
-        recorder = train(
-            settings,
-            lambda progress: say({"progress": progress.to_dict()}),
-            lambda text: say({"warning": text}),
-        )
+        with tidied_at_sigterm():
+            recorder = train(
+                settings,
+                lambda progress: say({"progress": progress.to_dict()}),
+                lambda text: say({"warning": text}),
+            )
+    except SystemExit as ending:
+        if (
+            ending.code == 128 + signal.SIGTERM
+        ):  # the run is closed; whoever runs us sees what ended us
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise
     except WattstepError as error:
         say(refusal_news(error))
         return 2

@@ -89,7 +89,7 @@ def test_kernels_that_nobody_measured_are_told() -> None:
         only = np.where(
             work.sides > 0, 1.0, 0.0
         )  # a second of each, forward and weights: FLOPs are of 3×3
-        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only, phases={})
+        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only, alone={})
         assert strange_shares(made, work, time, VALUES) == shares
 
 

@@ -10,7 +10,7 @@ from tests.predicting.steps import PIXELS, family, step
 
 from wattstep import devices
 from wattstep.predict import predictor_for
-from wattstep.predict.data import READING, computed_seconds, host_seconds
+from wattstep.predict.data import READING, computed_seconds, data_work, host_seconds
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
 IMAGE = 64 * PIXELS * PIXELS * 4.0  # bytes of a sample
@@ -33,8 +33,8 @@ def test_the_host_starts_moves_and_copies() -> None:
     )
     # One operation writes the batch, which is then read and written in the memory that both share.
     by_hand = 5e-5 + 4 * IMAGE / rate + 2 * 4 * IMAGE / rate
-    assert host_seconds(known(4), device, start_s=5e-5) == pytest.approx(by_hand)
-    assert host_seconds(step(4), device, start_s=5e-5) == 0  # of random inputs
+    assert host_seconds(data_work(known(4)), device, start_s=5e-5) == pytest.approx(by_hand)
+    assert host_seconds(data_work(step(4)), device, start_s=5e-5) == 0  # of random inputs
 
 
 def test_a_network_that_plays_for_its_samples_moves_them_at_the_rate_of_the_memory() -> None:
@@ -48,7 +48,7 @@ def test_a_network_that_plays_for_its_samples_moves_them_at_the_rate_of_the_memo
         if each.kind == "cpu" and each.bandwidth
     )
     by_hand = 4 * IMAGE / bandwidth.value + 2 * 4 * IMAGE / rate
-    assert host_seconds(playing, device, start_s=0.0) == pytest.approx(by_hand)
+    assert host_seconds(data_work(playing), device, start_s=0.0) == pytest.approx(by_hand)
 
 
 def test_a_link_takes_copies_where_memory_is_not_shared() -> None:
@@ -61,8 +61,8 @@ def test_a_link_takes_copies_where_memory_is_not_shared() -> None:
         memory=replace(device.memory, unified=False),
         processors={**device.processors, "gpu": replace(gpu, link=link)},
     )
-    shared = host_seconds(known(4), device, start_s=0.0)
-    by_link = host_seconds(known(4), own, start_s=0.0)
+    shared = host_seconds(data_work(known(4)), device, start_s=0.0)
+    by_link = host_seconds(data_work(known(4)), own, start_s=0.0)
     assert by_link == pytest.approx(shared / 3 + 4 * IMAGE / 1e9)
 
 

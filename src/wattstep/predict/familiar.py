@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import hypot, log
 from typing import Final
 
 from wattstep.predict.time import StepTime, Values
-from wattstep.predict.work import CONVOLUTIONS, KERNELS, Work, convolution_kind
+from wattstep.predict.work import CODES, CONVOLUTIONS, KERNELS, Work
 from wattstep.schema.step_graph import StepGraph
 
 # Of the trainings that the values of the Jetson TX2 are fitted to (`fitted` in its file): batch sizes, GMAC of
@@ -64,32 +64,41 @@ def strange_operation(graph: StepGraph, place: int) -> str:
     return ""
 
 
+def strange_kernels(graph: StepGraph, work: Work) -> list[str]:
+    """What each kernel is that no training of the fit had, as of `strange_operation`, whatever the device."""
+    return [
+        strange_operation(graph, place)
+        if KERNELS[code] in CONVOLUTIONS or place not in graph.convolutions
+        else ""
+        for place, code in zip(work.operations.tolist(), work.kinds.tolist(), strict=True)
+    ]
+
+
 def strange_shares(
-    graph: StepGraph, work: Work, time: StepTime, values: Values
+    strange: Sequence[str], work: Work, time: StepTime, values: Values
 ) -> Mapping[str, float]:
     """Part of the step's time by kinds of work that no value was fitted to, 0 to 1, the largest first.
 
     Args:
-        graph: Of the step.
-        work: Its kernels.
+        strange: As of `strange_kernels`.
+        work: Kernels of the step.
         time: What they take.
         values: By kind of kernel, as a device's `kinds` of one framework has them.
     """
     seconds: dict[str, float] = defaultdict(float)
-    for place, code, side, taken in zip(
-        work.operations.tolist(), work.kinds.tolist(), work.sides.tolist(), time.kernels.tolist(),
-        strict=True,
-    ):  # fmt: skip
-        kind = KERNELS[code]
-        strange = ""
-        if kind in CONVOLUTIONS or place not in graph.convolutions:
-            strange = strange_operation(graph, place)
-        if not strange and kind in CONVOLUTIONS:
-            own = values[kind]
-            if not own["least_kernel"] <= side <= own["most_kernel"]:
-                strange = f"{convolution_kind(graph.convolutions[place])} of {side:g}"
-        if strange:
-            seconds[strange] += taken
+    ranges = {
+        CODES[kind]: (values[kind]["least_kernel"], values[kind]["most_kernel"])
+        for kind in CONVOLUTIONS
+    }
+    for name, code, side, taken in zip(
+        strange, work.kinds.tolist(), work.sides.tolist(), time.kernels.tolist(), strict=True
+    ):
+        if not name and code in ranges:
+            least, most = ranges[code]
+            if not least <= side <= most:
+                seconds[f"{KERNELS[code]} of {side:g}"] += taken
+        elif name:
+            seconds[name] += taken
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
     return {name: taken / time.total for name, taken in ordered}
 

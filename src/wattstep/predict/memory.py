@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from math import ceil, erf, log, prod, sqrt
 from typing import Final
@@ -264,12 +265,19 @@ def training_fits(
         floor: Bytes of a training without tensors, likewise.
         stays: Bytes of `usable` that segments never get.
     """
-    rooms = [min(most, quantile(usable, (i + 0.5) / POINTS)) for i in range(POINTS)]
+    rooms = _rooms(usable, most, floor)
     return (
         sum(
-            fit_probability(reserved, room - stays, reach) * chance_below(floor, room)
-            for room in rooms
+            fit_probability(reserved, room - stays, reach) * chance
+            for room, chance in rooms
             if room > stays
         )
         / POINTS
     )
+
+
+@cache
+def _rooms(usable: Value, most: float, floor: Value) -> tuple[tuple[float, float], ...]:
+    """Points of the range of `usable`, and the probability that the floor fits into each; as `training_fits`."""
+    rooms = (min(most, quantile(usable, (i + 0.5) / POINTS)) for i in range(POINTS))
+    return tuple((room, chance_below(floor, room)) for room in rooms)

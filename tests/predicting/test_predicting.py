@@ -18,6 +18,7 @@ from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
 from wattstep.predict.familiar import (
+    kernel_ranges,
     out_of_range,
     reach_beyond,
     strange_kernels,
@@ -96,7 +97,8 @@ def test_kernels_that_nobody_measured_are_told() -> None:
             work.sides > 0, 1.0, 0.0
         )  # a second of each, forward and weights: FLOPs are of 3×3
         time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only, alone={})
-        assert strange_shares(strange_kernels(made, work), work, time, VALUES) == shares
+        strange = strange_kernels(made, work, kernel_ranges(VALUES))
+        assert strange_shares(strange, time) == shares
 
 
 @pytest.mark.parametrize(

@@ -180,8 +180,8 @@ class Prediction:
     @property
     def phase_times(self) -> dict[str, Figure]:
         """Operations of each phase and what is in none, in s, as in `report`: together the step."""
-        phases = {row.phase: row.figure("time") for row in self._rows(("phase",))}
-        return phases | {name: costs.figure("time") for name, costs in self._unattributed.items()}
+        phases = {row.phase: row.figures["time"] for row in self._rows(("phase",))}
+        return phases | {name: costs["time"] for name, costs in self._unattributed.items()}
 
     @property
     def throughput(self) -> Figure:

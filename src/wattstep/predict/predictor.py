@@ -14,6 +14,8 @@ from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.data import SPREAD, DataWork, data_work, host_seconds
 from wattstep.predict.familiar import (
+    Strange,
+    kernel_ranges,
     notes_beyond,
     out_of_range,
     reach_beyond,
@@ -47,7 +49,7 @@ from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
-from wattstep.predict.time import StepTime, step_time
+from wattstep.predict.time import StepTime, Values, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily
 
@@ -70,11 +72,14 @@ class _Step:
     def __init__(self, captured: StepFamily, batch_size: int, fitted: Fitted) -> None:
         self._captured, self._batch_size, self._fitted = captured, batch_size, fitted
         self.graph = captured.at(batch_size)
+        self._strange: dict[tuple[tuple[float, float], ...], Strange] = {}
 
-    @cached_property
-    def strange(self) -> list[str]:
-        """Which of its kernels are like none of the fit."""
-        return strange_kernels(self.graph, self.work)
+    def strange(self, values: Values) -> Strange:
+        """Which of its kernels are like none of the fit that values are of."""
+        ranges = kernel_ranges(values)
+        if ranges not in self._strange:
+            self._strange[ranges] = strange_kernels(self.graph, self.work, ranges)
+        return self._strange[ranges]
 
     @cached_property
     def work(self) -> Work:
@@ -185,7 +190,7 @@ class Predictor(BatchSearch):
         step = self._step(batch_size)
         graph, work, outside = step.graph, step.work, step.outside
         time, life = self._timed(work), self.life(batch_size)
-        shares = strange_shares(step.strange, work, time, fitted.values)
+        shares = strange_shares(step.strange(fitted.values), time)
         start = fitted.values["step"]["forward_start_s"]
         data = host_seconds(step.data, fitted.device, start_s=start)
         beyond = notes_beyond(shares, outside)
@@ -197,8 +202,7 @@ class Predictor(BatchSearch):
             notes.append(NO_ATTENTION)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
-        seconds = np.zeros(graph.count)
-        np.add.at(seconds, work.operations, time.kernels)
+        seconds = np.bincount(work.operations, time.kernels, graph.count)
         moved = float((work.traffic + work.weights).sum())
         arithmetic_peak = max(fitted.peak, fitted.tensor / TENSOR_EFFICIENCY)
         cores = (
@@ -285,7 +289,8 @@ class Predictor(BatchSearch):
         step = self._step(batch_size)
         if step.outside:  # as wide as it gets, whatever its operations are
             return reach_beyond(self.fitted.reach, {}, step.outside)["reserved"]
-        shares = strange_shares(step.strange, step.work, self._timed(step.work), self.fitted.values)
+        strange = step.strange(self.fitted.values)
+        shares = strange_shares(strange, self._timed(step.work))
         return reach_beyond(self.fitted.reach, shares, step.outside)["reserved"]
 
     def _memory(self, batch_size: int) -> Memory:

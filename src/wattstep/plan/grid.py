@@ -282,6 +282,8 @@ def _on_workers(
     def submit(piece: Piece) -> Any:
         if piece.variant not in sent:
             families = grid.families[piece.variant]
+            for old in list(sent)[:-1]:  # the cluster keeps what its tasks still need
+                del sent[old]
             sent[piece.variant] = client.scatter((families,), broadcast=True)[0]
         future = client.submit(
             _evaluated, piece, sent[piece.variant], *_asked(grid, piece), pure=False

@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 
 from wattstep import devices, engines, workloads
 from wattstep.api import study_grid
-from wattstep.plan import Budget, Estimator, Question, Session, search
+from wattstep.plan import Budget, Estimator, Question, Session, StudyGrid, search
+from wattstep.plan.grid import predicted
 from wattstep.plan.study_folder import study_into
 from wattstep.schema.workload import Preparation
 
@@ -45,7 +46,13 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=1, help="of the study, one worker and two in turns"
     )
+    parser.add_argument(
+        "--sample", action="store_true", help="processor time of a part of it, without a cluster"
+    )
     arguments = parser.parse_args()
+    if arguments.sample:
+        sample()
+        return
     if not arguments.study:
         plan()
     shared(quick=arguments.quick, rounds=arguments.rounds)
@@ -77,15 +84,7 @@ def shared(*, quick: bool, rounds: int) -> None:
     """The time of a study on one worker and on two."""
     from distributed import Client, LocalCluster
 
-    grid = study_grid(
-        NETS,
-        devices=JETSONS,
-        batches=range(1, (16 if quick else 256) + 1),
-        accumulates=ACCUMULATES,
-        checkpointing=(False,),
-        engine=None,
-        precisions=PRECISIONS,
-    )
+    grid = studied(range(1, (16 if quick else 256) + 1))
     steps = 2 * grid.count // len(ACCUMULATES)
     print(
         f"study of {len(NETS)} workloads: {grid.count:,} configurations from {steps:,} predicted steps"
@@ -118,6 +117,40 @@ def shared(*, quick: bool, rounds: int) -> None:
                     flush=True,
                 )
     print(f"  two are {min(times[1]) / min(times[2]):.2f} times as fast as one (least of {rounds})")
+
+
+def studied(batches: range) -> StudyGrid:
+    """The study at these batch sizes; of 256 it has 1,085,440 configurations."""
+    return study_grid(
+        NETS,
+        devices=JETSONS,
+        batches=batches,
+        accumulates=ACCUMULATES,
+        checkpointing=(False,),
+        engine=None,
+        precisions=PRECISIONS,
+    )
+
+
+def sample() -> None:
+    """Processor time of a sixteenth of the study, here: batch 113 to 128, by workload."""
+    began = time.process_time()
+    grid = studied(range(113, 129))
+    print(f"captures: {time.process_time() - began:.1f} s")
+    times: dict[str, list[float]] = {name: [] for name in NETS}
+    began = time.process_time()
+    for piece, _ in predicted(grid):
+        now = time.process_time()
+        times[piece.variant.workload].append(now - began)
+        began = now
+    count = grid.count // len(NETS)
+    for name, each in times.items():
+        print(f"  {name:16s} {1e6 * sum(each) / count:.0f} ms a thousand configurations")
+    whole = sum(map(sum, times.values()))
+    print(
+        f"in all {whole:.1f} s for {grid.count:,}: {1e6 * whole / grid.count:.0f} ms a thousand, {16 * whole:.0f} s for "
+        f"{16 * grid.count:,}"
+    )
 
 
 def warm() -> None:

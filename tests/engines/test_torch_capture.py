@@ -324,9 +324,9 @@ class DropsLayers(torch.nn.Module):
 @pytest.mark.parametrize(
     ("make", "shape", "integers", "note"),
     [
-        (Packs, (7,), True, "values of its batch"),
-        (DropsLayers, (6,), False, "those of one draw"),
-        (partial(DropsLayers, of_numpy=True), (6,), False, "those of one draw"),
+        (Packs, (7,), True, "batch"),
+        (DropsLayers, (6,), False, "draw"),
+        (partial(DropsLayers, of_numpy=True), (6,), False, "draw"),
     ],
 )
 def test_captures_of_one_seed(make: Any, shape: tuple[int, ...], integers: bool, note: str) -> None:

@@ -61,7 +61,7 @@ def study_plans(
     if json:
         from wattstep.report.json_document import dump
 
-        dump({"study": {**document, "path": str(out)}, "best": best}, sys.stdout)
+        dump({"path": str(out), "study": document, "best": best}, sys.stdout)
         return
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.study_plans import print_study

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -45,12 +45,26 @@ GROUP BY workload, device ORDER BY workload, device
 """
 
 
+class StudyDocument(TypedDict):
+    """`study.json`: what is studied, and of what; with another step, device or version it is another study."""
+
+    schema: int
+    wattstep: str
+    variants: list[dict[str, object]]
+    devices: dict[str, str]
+    batches: list[int]
+    accumulates: list[int]
+    engine: str | None
+    refused: dict[str, str]
+    configurations: int
+
+
 def study_into(
     path: Path,
     grid: StudyGrid,
     client: Any = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Any]:
+) -> StudyDocument:
     """Predicts what of a study is not in its folder yet.
 
     Args:
@@ -91,10 +105,46 @@ def study_into(
     return document
 
 
-def best_of(path: Path) -> list[dict[str, Any]]:
-    """Of each workload on each device: how many configurations fit, up to which batch, and which takes least a sample.
+class Row(TypedDict):
+    """A configuration of a study: as `SCHEMA`, without workload and device."""
 
-    Least is the energy, or the time where the device's power is not known; `best` is None where none fits.
+    precision: str
+    checkpointing: bool
+    mode: str | None
+    batch: int
+    accumulate: int
+    step_time: float
+    step_time_low: float
+    step_time_high: float
+    energy_per_step: float | None
+    energy_per_step_low: float | None
+    energy_per_step_high: float | None
+    memory: float
+    memory_low: float
+    memory_high: float
+    fits_with: float
+
+
+class Best(TypedDict):
+    """What of a workload fits on a device.
+
+    Attributes:
+        configurations: That are studied.
+        fitting: Those that fit with 98 %.
+        largest_batch: Of those; None: there are none.
+        best: That of those which takes least energy a sample, or time where the device's power is not known.
+    """
+
+    workload: str
+    device: str
+    configurations: int
+    fitting: int
+    largest_batch: int | None
+    best: Row | None
+
+
+def best_of(path: Path) -> list[Best]:
+    """Of each workload on each device what fits, and the best of it.
 
     Raises:
         DamagedRunError: A file cannot be read.
@@ -104,7 +154,8 @@ def best_of(path: Path) -> list[dict[str, Any]]:
     try:
         files = [str(each) for each in sorted(path.glob("piece-*.parquet"))]
         rows = duckdb.connect().register("study", ds.dataset(files, schema=SCHEMA)).sql(_BEST)
-        return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+        made = (dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall())
+        return cast("list[Best]", list(made))
     except (OSError, pa.ArrowException, duckdb.Error) as error:
         raise DamagedRunError(f"{path}: {error}") from error
 
@@ -125,9 +176,7 @@ def _table(grid: StudyGrid, piece: Piece, rows: Rows) -> pa.Table:
     ).cast(SCHEMA)
 
 
-def _document(grid: StudyGrid) -> dict[str, Any]:
-    """What is studied, and of what: with another step, device or version it would be another study."""
-
+def _document(grid: StudyGrid) -> StudyDocument:
     def digest(text: str) -> str:
         return sha256(text.encode()).hexdigest()[:16]
 
@@ -149,7 +198,7 @@ def _document(grid: StudyGrid) -> dict[str, Any]:
     }
 
 
-def _check_same(path: Path, before: bytes, now: dict[str, Any]) -> None:
+def _check_same(path: Path, before: bytes, now: StudyDocument) -> None:
     try:
         known = dict(json.loads(before))
     except (TypeError, ValueError) as error:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from wattstep.plan.study_folder import Best, Row, StudyDocument
 from wattstep.schema.spelling import spell
 
 INDENT = (0, 0, 0, 2)
 
 
 def print_study(
-    path: Path, document: Mapping[str, Any], best: Iterable[Mapping[str, Any]], console: Console
+    path: Path, document: StudyDocument, best: Iterable[Best], console: Console
 ) -> None:
     """Prints what fits of each workload on each device, and what takes least a sample.
 
@@ -54,15 +54,20 @@ def print_study(
         console.print(Padding(Text(note), INDENT))
 
 
-def _least(best: Mapping[str, Any]) -> str:
+def _least(best: Row) -> str:
     samples = best["batch"] * best["accumulate"]
-    name, unit = ("step_time", "s") if best["energy_per_step"] is None else ("energy_per_step", "J")
-    value, low, high = (best[f"{name}{end}"] / samples for end in ("", "_low", "_high"))
-    spelt = spell(value, unit, low, high, None)
+    joules, low, high = (
+        best["energy_per_step"], best["energy_per_step_low"], best["energy_per_step_high"],
+    )  # fmt: skip
+    if joules is None or low is None or high is None:
+        ends = best["step_time"], best["step_time_low"], best["step_time_high"]
+        spelt = spell(ends[0] / samples, "s", ends[1] / samples, ends[2] / samples, None)
+    else:
+        spelt = spell(joules / samples, "J", low / samples, high / samples, None)
     return f"~ {spelt.value} ({spelt.interval})"
 
 
-def _words(best: Mapping[str, Any]) -> str:
+def _words(best: Row) -> str:
     batch = f"batch {best['batch']:,}"
     if best["accumulate"] > 1:
         batch += f" × {best['accumulate']:,}"

@@ -20,6 +20,7 @@ from predict_orin import BATCH, MEASURED, PEAK_MIB, PHASES, VGG9, TinyLlama
 from published import resnet18
 from wattstep import devices, engines
 from wattstep.predict import Prediction, Predictor
+from wattstep.predict.time import StepTime
 from wattstep.schema.step_graph import StepFamily
 from wattstep.schema.workload import ModuleSource, OptimizerSettings, Preparation
 
@@ -85,6 +86,7 @@ def main() -> None:
         one = predicted(llama, 2, "MAXN", left_out=of_llama, precision="bf16")
         time, energy = float(small.step_time), float(small.energy_per_step)
         assert one.power is not None
+        assert isinstance(one.time, StepTime)
         rail = one.power[1]["gpu"].value + one.power[1]["soc"].value
         misses = {
             "time": {
@@ -92,7 +94,7 @@ def main() -> None:
                 "VGG9, 64 over 32 px": off(float(large.step_time) / time, MEASURED["times"]),
                 **{
                     f"TinyLlama, {phase}": off(1e3 * seconds, PHASES[phase])
-                    for phase, seconds in one.time.phases.items()
+                    for phase, seconds in one.time.alone.items()
                 },
             },
             "power": {

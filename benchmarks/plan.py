@@ -4,7 +4,7 @@
 study on a Dask cluster here of one worker and of two, with one thread each (target: nearly twice as fast), in
 turns, with the time that each worker's process computed. Ratios of one run only: what else runs takes cores, too.
 
-`--quick` studies a sixteenth of it.
+`--quick` studies a sixteenth of it, `--study` that alone. The study goes into a folder, as `wattstep study plans` does it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,28 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from wattstep import devices, engines, workloads
-from wattstep.plan import Budget, Estimator, Question, Session, StudyGrid, search, study
+from wattstep.api import study_grid
+from wattstep.plan import Budget, Estimator, Question, Session, StudyGrid, search
+from wattstep.plan.grid import predicted
+from wattstep.plan.study_folder import study_into
 from wattstep.schema.workload import Preparation
 
 PLANNED = ("resnet50", "jetson-xavier-nx")
-STUDIED = ("lenet", ("jetson-agx-orin", "jetson-orin-nano", "jetson-orin-nx", "jetson-xavier-nx"))
+# Of the study: 41 modes of seven boards in fp32, 39 in fp16, 14 each in TF32 and bfloat16.
+NETS = (
+    "alexnet", "autoencoder", "ds-cnn", "lenet", "mlp", "mobilenetv1-vww", "mobilenetv2", "resnet50", "resnet8",
+    "squeezenet",
+)  # fmt: skip
+JETSONS = (
+    "jetson-agx-orin", "jetson-agx-xavier", "jetson-nano", "jetson-orin-nano", "jetson-orin-nx", "jetson-tx2",
+    "jetson-xavier-nx",
+)  # fmt: skip
+PRECISIONS = ("fp32", "tf32", "bf16", "amp-fp16")
+ACCUMULATES = (1, 2, 4, 8)
 
 
 def main() -> None:
@@ -27,11 +42,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a sixteenth of the study")
+    parser.add_argument("--study", action="store_true", help="the study alone")
     parser.add_argument(
         "--rounds", type=int, default=1, help="of the study, one worker and two in turns"
     )
+    parser.add_argument(
+        "--sample", action="store_true", help="processor time of a part of it, without a cluster"
+    )
     arguments = parser.parse_args()
-    plan()
+    if arguments.sample:
+        sample()
+        return
+    if not arguments.study:
+        plan()
     shared(quick=arguments.quick, rounds=arguments.rounds)
 
 
@@ -61,22 +84,11 @@ def shared(*, quick: bool, rounds: int) -> None:
     """The time of a study on one worker and on two."""
     from distributed import Client, LocalCluster
 
-    name, names = STUDIED
-    engine, workload = engines.find("torch"), workloads.find(name)
-    families = {}
-    for variant in ("plain",):
-        one, two = (
-            engine.capture(workload, Preparation(batch_size=64, accumulate=count), "fp32")
-            for count in (1, 2)
-        )
-        families[variant] = (one, two)
-    grid = StudyGrid(
-        families=families,
-        devices=[devices.find(each) for each in names],
-        batches=range(1, (32 if quick else 642) + 1),
-        accumulates=range(1, 65 + 1),
+    grid = studied(range(1, (16 if quick else 256) + 1))
+    steps = 2 * grid.count // len(ACCUMULATES)
+    print(
+        f"study of {len(NETS)} workloads: {grid.count:,} configurations from {steps:,} predicted steps"
     )
-    print(f"study of {name} on {len(names)} devices: {grid.count:,} configurations")
     times: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(rounds):
         for workers in times:
@@ -85,28 +97,65 @@ def shared(*, quick: bool, rounds: int) -> None:
                     n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
                 ) as cluster,
                 Client(cluster) as client,
+                TemporaryDirectory() as folder,
             ):
                 client.wait_for_workers(workers)
                 client.run(warm)
                 before = client.run(time.process_time)
+                here = time.process_time()
                 began = time.perf_counter()
-                made = study(grid, client)
+                study_into(Path(folder), grid, client)
                 took = time.perf_counter() - began
                 after = client.run(time.process_time)
-                assert made.count == grid.count
                 computed = [after[each] - before[each] for each in after]
                 times[workers].append(took)
                 shares = ", ".join(f"{each:.1f}" for each in computed)
                 print(
-                    f"  {workers} worker{'s' * (workers > 1)}: {took:.1f} s; CPU time of each {shares} s; load "
-                    f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+                    f"  {workers} worker{'s' * (workers > 1)}: {took:.1f} s; CPU time of each {shares} s "
+                    f"({1e6 * sum(computed) / grid.count:.0f} ms a thousand), of this process "
+                    f"{time.process_time() - here:.1f} s; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+                    flush=True,
                 )
     print(f"  two are {min(times[1]) / min(times[2]):.2f} times as fast as one (least of {rounds})")
 
 
+def studied(batches: range) -> StudyGrid:
+    """The study at these batch sizes; of 256 it has 1,085,440 configurations."""
+    return study_grid(
+        NETS,
+        devices=JETSONS,
+        batches=batches,
+        accumulates=ACCUMULATES,
+        checkpointing=(False,),
+        engine=None,
+        precisions=PRECISIONS,
+    )
+
+
+def sample() -> None:
+    """Processor time of a sixteenth of the study, here: batch 113 to 128, by workload."""
+    began = time.process_time()
+    grid = studied(range(113, 129))
+    print(f"captures: {time.process_time() - began:.1f} s")
+    times: dict[str, list[float]] = {name: [] for name in NETS}
+    began = time.process_time()
+    for piece, _ in predicted(grid):
+        now = time.process_time()
+        times[piece.variant.workload].append(now - began)
+        began = now
+    count = grid.count // len(NETS)
+    for name, each in times.items():
+        print(f"  {name:16s} {1e6 * sum(each) / count:.0f} ms a thousand configurations")
+    whole = sum(map(sum, times.values()))
+    print(
+        f"in all {whole:.1f} s for {grid.count:,}: {1e6 * whole / grid.count:.0f} ms a thousand, {16 * whole:.0f} s for "
+        f"{16 * grid.count:,}"
+    )
+
+
 def warm() -> None:
     """Loads on a worker what predictions need, so that no study waits for it."""
-    import wattstep.plan  # noqa: F401
+    import wattstep.plan.grid  # noqa: F401
 
 
 if __name__ == "__main__":

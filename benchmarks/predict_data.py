@@ -147,7 +147,8 @@ def predicted(graph: StepGraph, probes: Sequence[Probe]) -> float | None:
         return None
     kinds, step = fit_time(probes)
     work = work_of(graph, cache=largest_cache())
-    return step_time(work, graph, {**kinds, "step": step}, fresh=0.0).phases["data"]
+    operations = step_time(work, graph, {**kinds, "step": step}, fresh=0.0).operations
+    return float(operations[[phase == "data" for phase in graph.phases]].sum())
 
 
 def row(one: Case) -> str:

@@ -20,6 +20,7 @@ from torch import nn
 
 import wattstep
 from wattstep import devices
+from wattstep.predict.time import StepTime
 
 BATCH = 64
 MEASURED = {"ms": 213.0, "W": 17.30, "J": 3.69, "times": 3.51, "energy_times": 3.55}
@@ -95,8 +96,10 @@ def main() -> None:
         TinyLlama, torch.zeros(2, 16, dtype=torch.int64), device="agx-orin", optimizer="adamw", precision="bf16",
         mode="MAXN",
     )  # fmt: skip
-    whole, measured = one.time.total, sum(PHASES.values())
-    for phase, seconds in one.time.phases.items():
+    assert isinstance(one.time, StepTime)
+    alone, measured = one.time.alone, sum(PHASES.values())
+    whole = sum(alone.values())
+    for phase, seconds in alone.items():
         print(
             f"{phase:10s} {100 * seconds / whole:5.1f} % predicted, {100 * PHASES[phase] / measured:5.1f} % measured"
         )

@@ -7,7 +7,8 @@ are called.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
 from operator import index
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from wattstep.insight.compare.comparing import Comparison
     from wattstep.insight.compare.matrix import Matrix
     from wattstep.insight.explain.section import Section
-    from wattstep.plan import Budget, Plan, Study
+    from wattstep.plan import Budget, Plan, Study, StudyGrid, Variant
     from wattstep.predict import Prediction
     from wattstep.report.export.export import Exported
     from wattstep.run import Run
@@ -475,7 +476,7 @@ def plan_training(
 
 
 def study_plans(
-    workload: str,
+    workload: str | Sequence[str],
     *,
     devices: Sequence[str],
     batches: Sequence[int],
@@ -483,22 +484,24 @@ def study_plans(
     checkpointing: Sequence[bool] = (False,),
     cluster: str | None = None,
     engine: str | None = None,
-    precision: str = "fp32",
+    precision: str | Sequence[str] = "fp32",
 ) -> Study:
-    """Predicts every batch size by every accumulation on several devices in all their power modes: a million in minutes.
+    """Predicts every batch size by every accumulation on several devices in all their power modes.
+
+    `wattstep study plans` does the same into a folder, which needs not lie in memory, and goes on after a kill.
 
     >>> made = wattstep.study_plans("squeezenet", devices=["jetson-nano"], batches=range(1, 65))     # doctest: +SKIP
-    >>> made.cells[made.cell[made.energy_per_step.argmin()]]                                         # doctest: +SKIP
+    >>> made.cells[made.cell[made.columns["energy_per_step"].argmin()]]                              # doctest: +SKIP
 
     Args:
-        workload: Name of one of the suite.
+        workload: Name of one of the suite, or several.
         devices: Names, or paths of their files.
         batches: Samples of a forward pass.
         accumulates: Batches of an update.
         checkpointing: Without and with activation checkpointing, or both.
         cluster: Address of a Dask scheduler whose workers have wattstep (no torch is needed there); None: here.
         engine: Framework as the devices' files name it; None: the one that their values are of.
-        precision: Of the training.
+        precision: Of the training, or several; a device is left out of those that it does not have.
 
     Returns:
         Step time, energy, memory and the chance to fit as columns, a row each configuration.
@@ -506,42 +509,91 @@ def study_plans(
     Raises:
         InvalidValueError: An argument is none, it cannot be captured, or a device's values do not reach.
     """
+    from wattstep.plan import study
+
+    grid = study_grid(
+        [workload] if isinstance(workload, str) else workload,
+        devices=devices,
+        batches=batches,
+        accumulates=accumulates,
+        checkpointing=checkpointing,
+        engine=engine,
+        precisions=[precision] if isinstance(precision, str) else precision,
+    )
+    with workers_of(cluster) as client:
+        return study(grid, client)
+
+
+def study_grid(
+    workloads: Sequence[str],
+    *,
+    devices: Sequence[str],
+    batches: Sequence[int],
+    accumulates: Sequence[int],
+    checkpointing: Sequence[bool],
+    engine: str | None,
+    precisions: Sequence[str],
+    on_capture: Callable[[str], None] = lambda name: None,
+) -> StudyGrid:
+    """What `study_plans` studies, its steps captured; `on_capture` is told of which workload.
+
+    Raises:
+        InvalidValueError: As of `study_plans`.
+    """
     from wattstep import devices as known
     from wattstep import engines
     from wattstep import workloads as suite
-    from wattstep.plan import StudyGrid, study
-    from wattstep.predict import check_device
+    from wattstep.plan import StudyGrid, Variant
     from wattstep.schema.workload import Preparation
 
-    of, where = suite.find(workload), [known.find(name) for name in devices]
-    for one in where:
-        check_device(one, engine=engine, precision=precision)
-    if not batches:
-        raise InvalidValueError("batches: there are none", id="nothing-to-plan")
     capture = engines.find(engines.DEFAULT).capture
-
-    def families(checkpointed: bool) -> tuple[StepFamily, StepFamily]:
-        preparation = Preparation(batch_size=max(batches), checkpointing=checkpointed)
-        return (
-            capture(of, preparation, precision),
-            capture(of, replace(preparation, accumulate=2), precision),
-        )
-
+    variants = {
+        Variant(workload=of.facts.name, precision=precision, checkpointing=checkpointed): of
+        for of in map(suite.find, workloads)
+        for precision in precisions
+        for checkpointed in checkpointing
+    }
     grid = StudyGrid(
-        families={"checkpointing" if each else "plain": families(each) for each in checkpointing},
-        devices=where,
-        batches=batches,
-        accumulates=accumulates,
+        families={},
+        devices=[known.find(name) for name in devices],
+        batches=tuple(dict.fromkeys(batches)),
+        accumulates=tuple(dict.fromkeys(accumulates)),
         engine=engine,
-        precision=precision,
     )
+    grid.check(variants)  # before seconds of captures
+
+    def family(variant: Variant, of: Specification, accumulate: int) -> StepFamily:
+        on_capture(variant.workload)
+        preparation = Preparation(
+            batch_size=max(batches), accumulate=accumulate, checkpointing=variant.checkpointing
+        )
+        return capture(of, preparation, variant.precision)
+
+    added = max(accumulates) > 1
+    return replace(
+        grid,
+        families={
+            variant: (family(variant, of, 1), family(variant, of, 2) if added else None)
+            for variant, of in variants.items()
+        },
+    )
+
+
+@contextmanager
+def workers_of(cluster: str | None) -> Iterator[Any]:
+    """A client of a Dask scheduler, or None without one.
+
+    Raises:
+        InvalidValueError: No scheduler answers there.
+    """
     if cluster is None:
-        return study(grid)
+        yield None
+        return
     from wattstep.sweep.cluster import connect
 
     client = connect(cluster)
     try:
-        return study(grid, client)
+        yield client
     finally:
         client.close()
 

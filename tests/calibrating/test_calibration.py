@@ -242,6 +242,7 @@ def test_what_is_no_step_takes_the_time_that_disk_and_start_were_measured_to_tak
 ) -> None:
     calibrate(tmp_path / "mine.toml", [])
     predicted = predictor_for(family(), devices.find(str(tmp_path / "mine.toml"))).at(4)
+    assert sum(map(float, predicted.phase_times.values())) == pytest.approx(predicted.time.total)
     times = predicted.time_by_stage
     assert list(times) == ["framework", "saving", "reloading"]
     assert float(times["framework"]) == 3.0

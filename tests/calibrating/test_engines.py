@@ -284,7 +284,7 @@ def test_predictions_take_the_engines_values_and_torchs_stay(calibrated: Path) -
     stages = {stage: float(figure) for stage, figure in predicted.memory_by_stage.items()}
     assert set(stages) == {"framework", "steady step"}
     assert predicted.memory.used == stages["steady step"] > 50 * MB
-    assert "data" not in predicted.time.phases
+    assert "data" not in predicted.phase_times
     assert (
         predictor_for(family(), device, engine="torch-compile").fitted.engine
         == "torch-compile-2.13"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import random
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -302,6 +304,46 @@ def test_sequences_of_a_batch_are_packed_as_long_as_they_are() -> None:
     assert sum(products[1:]) == words * 2 * 4 * 3 * 3
     assert 4 <= words <= 4 * 7
     assert "in line " in graph.notes[0]
+
+
+class DropsLayers(torch.nn.Module):
+    """Sixteen layers, each left out as a coin of Python's or numpy's falls."""
+
+    def __init__(self, *, of_numpy: bool = False) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(16))
+        self.of_numpy = of_numpy
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            if (np.random.random() if self.of_numpy else random.random()) < 0.5:
+                inputs = layer(inputs)
+        return inputs
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "integers", "note"),
+    [
+        (Packs, (7,), True, "batch"),
+        (DropsLayers, (6,), False, "draw"),
+        (partial(DropsLayers, of_numpy=True), (6,), False, "draw"),
+    ],
+)
+def test_captures_of_one_seed(make: Any, shape: tuple[int, ...], integers: bool, note: str) -> None:
+    workload = of_user(make, shape, integers=integers)
+
+    def captured(seed: int) -> StepGraph:
+        random.random(), np.random.random(), torch.rand(1)  # whatever was drawn before
+        before = random.getstate(), np.random.get_state()[2], torch.get_rng_state()
+        graph = capture(workload, Preparation(batch_size=1, seed=seed)).at(5)
+        assert before[:2] == (random.getstate(), np.random.get_state()[2])
+        assert torch.equal(before[2], torch.get_rng_state())
+        return graph
+
+    first, again = captured(0).to_dict(), captured(0).to_dict()
+    assert first == again
+    assert any(note in each for each in first["notes"])
+    assert captured(1).flops.tolist() != first["flops"]
 
 
 def test_an_evaluation_is_its_forward_pass_without_gradients() -> None:

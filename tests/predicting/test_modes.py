@@ -12,7 +12,8 @@ from wattstep.devices.modes import in_mode
 from wattstep.predict import Predictor
 from wattstep.predict.memory import replay
 from wattstep.predict.power import power_of
-from wattstep.predict.work import work_of
+from wattstep.predict.time import StepTime
+from wattstep.predict.work import STARTING, work_of
 
 ORIN = devices.find("jetson-agx-orin")
 
@@ -85,9 +86,19 @@ def test_a_gpus_power_is_for_being_busy_for_arithmetic_and_for_moving() -> None:
 
 
 def test_phases_make_the_step() -> None:
+    one = Predictor(family(), ORIN).at(32)
+    seconds = {name: float(figure) for name, figure in one.phase_times.items()}
+    assert sum(seconds.values()) == pytest.approx(float(one.step_time))
+    assert seconds["backward"] > seconds["forward"] > seconds["optimizer"]
+
+
+def test_phases_that_are_waited_for_take_more_than_the_step() -> None:
     time = Predictor(family(), ORIN).at(32).time
-    assert sum(time.phases.values()) == pytest.approx(time.total)
-    assert time.phases["backward"] > time.phases["forward"] > time.phases["optimizer"]
+    assert isinstance(time, StepTime)
+    for code, phase in enumerate(STARTING):
+        kernels = time.kernels[work_of(family().at(32), gradients_stay=False).phases == code].sum()
+        assert kernels < time.alone[phase] < kernels + time.host
+    assert sum(time.alone.values()) > time.total
 
 
 def test_gradients_go_with_their_step_and_are_not_added_to() -> None:

@@ -188,6 +188,19 @@ def test_time_of_a_recurrent_pass_at_its_products() -> None:
     assert NO_ATTENTION not in predicted.notes
 
 
+def test_precisions_that_gpus_alone_have() -> None:
+    predicted = {
+        name: wattstep.predict(Net(), (64, 3, 16, 16), device="jetson-orin-nano", precision=name)
+        for name in ("fp32", "tf32", "amp", "amp-fp16")
+    }
+    for name, like in (("tf32", "fp32"), ("amp-fp16", "amp")):
+        assert predicted[name].memory == predicted[like].memory
+        assert predicted[name].precision == name
+    assert float(predicted["tf32"].step_time) <= float(predicted["fp32"].step_time)
+    assert not any("scaling" in note for note in predicted["amp"].notes)
+    assert any("scaling" in note for note in predicted["amp-fp16"].notes)
+
+
 def test_attention_under_an_old_torch() -> None:
     block = nn.TransformerEncoderLayer(32, 2, 64, 0.0, batch_first=True)
     model = nn.Sequential(block, nn.Flatten(), nn.Linear(8 * 32, 5))

@@ -17,7 +17,14 @@ from wattstep import devices
 from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
 from wattstep.predict import Predictor
-from wattstep.predict.familiar import out_of_range, reach_beyond, strange_operation, strange_shares
+from wattstep.predict.familiar import (
+    kernel_ranges,
+    out_of_range,
+    reach_beyond,
+    strange_kernels,
+    strange_operation,
+    strange_shares,
+)
 from wattstep.predict.memory import fit_probability, replay, system_memory, training_fits
 from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
@@ -89,8 +96,9 @@ def test_kernels_that_nobody_measured_are_told() -> None:
         only = np.where(
             work.sides > 0, 1.0, 0.0
         )  # a second of each, forward and weights: FLOPs are of 3×3
-        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only, phases={})
-        assert strange_shares(made, work, time, VALUES) == shares
+        time = StepTime(total=4.0, device=3.0, host=0.0, kernels=only, alone={})
+        strange = strange_kernels(made, work, kernel_ranges(VALUES))
+        assert strange_shares(strange, time) == shares
 
 
 @pytest.mark.parametrize(

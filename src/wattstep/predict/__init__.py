@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.predict.cpu.values import cpu_values
@@ -21,6 +23,7 @@ __all__ = [
     "Predictor",
     "check_device",
     "predictor_for",
+    "predictors_for",
     "threads_of",
 ]
 
@@ -51,6 +54,31 @@ def predictor_for(
         return MnnPredictor(captured, device, precision=precision, mode=mode)
     kind = Predictor if _has_gpu(device) else CpuPredictor
     return kind(captured, device, engine=engine, precision=precision, mode=mode)
+
+
+def predictors_for(
+    captured: StepFamily,
+    on: Sequence[Device],
+    *,
+    engine: str | None = None,
+    precision: str = "fp32",
+) -> list[AnyPredictor]:
+    """As `predictor_for`, on several devices: what no GPU changes of a step is found once for all.
+
+    Args:
+        captured: As of `predictor_for`.
+        on: Where it would train.
+        engine: As of `predictor_for`.
+        precision: Likewise.
+
+    Raises:
+        InvalidValueError: The values of a device do not reach.
+    """
+    made = [predictor_for(captured, each, engine=engine, precision=precision) for each in on]
+    of_gpus = [each for each in made if isinstance(each, Predictor)]
+    for each in of_gpus[1:]:
+        each.share(of_gpus[0])
+    return made
 
 
 def check_device(

@@ -8,6 +8,7 @@ What a user's own samples take (a photograph's decoding, say) nobody can foretel
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log
 from typing import Final
 
@@ -42,16 +43,29 @@ def computed_seconds(graph: StepGraph) -> FloatArray:
     return seconds
 
 
-def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
-    """Time in s in which a batch is prepared by the host and copied to its GPU; 0 where inputs stand for others.
+@dataclass(frozen=True, kw_only=True)
+class DataWork:
+    """What a host does for a batch.
 
-    Args:
-        graph: Of the step.
-        device: Where.
-        start_s: In which its host starts an operation.
+    Attributes:
+        computed: Time in s of operations that compute more than they move.
+        starts: Operations.
+        moved: Bytes that they read and write.
+        played: Bytes that products and convolutions read and write.
+        batch: Bytes that are copied to the GPU.
     """
+
+    computed: float = 0.0
+    starts: float = 0.0
+    moved: float = 0.0
+    played: float = 0.0
+    batch: float = 0.0
+
+
+def data_work(graph: StepGraph) -> DataWork:
+    """Of a step; nothing where inputs stand for others."""
     if not graph.data_known:
-        return 0.0
+        return DataWork()
     mine = np.array(
         [
             phase == DATA and name not in LOOKS
@@ -65,13 +79,29 @@ def host_seconds(graph: StepGraph, device: Device, *, start_s: float) -> float:
         for size, category in zip(graph.sizes, graph.categories, strict=True)
         if category == "input"
     )
-    computed = float(computed_seconds(graph).sum())
+    return DataWork(
+        computed=float(computed_seconds(graph).sum()),
+        starts=float(mine.sum()),
+        moved=float(moved[mine & ~plays].sum()),
+        played=float(moved[plays].sum()),
+        batch=batch,
+    )
+
+
+def host_seconds(work: DataWork, device: Device, *, start_s: float) -> float:
+    """Time in s in which a batch is prepared by the host and copied to its GPU.
+
+    Args:
+        work: What it does.
+        device: Where.
+        start_s: In which its host starts an operation.
+    """
     return (
-        computed
-        + float(mine.sum()) * start_s
-        + float(moved[mine & ~plays].sum()) / _host_rate(device)
-        + float(moved[plays].sum()) / _memory_rate(device)
-        + batch / _copy_rate(device)
+        work.computed
+        + work.starts * start_s
+        + work.moved / _host_rate(device)
+        + work.played / _memory_rate(device)
+        + work.batch / _copy_rate(device)
     )
 
 

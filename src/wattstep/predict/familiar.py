@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import hypot, log
 from typing import Final
 
+import numpy as np
+
 from wattstep.predict.time import StepTime, Values
-from wattstep.predict.work import CONVOLUTIONS, KERNELS, Work, convolution_kind
+from wattstep.predict.work import CODES, CONVOLUTIONS, KERNELS, Work
+from wattstep.schema.arrays import IntArray
 from wattstep.schema.step_graph import StepGraph
 
 # Of the trainings that the values of the Jetson TX2 are fitted to (`fitted` in its file): batch sizes, GMAC of
@@ -64,33 +67,60 @@ def strange_operation(graph: StepGraph, place: int) -> str:
     return ""
 
 
-def strange_shares(
-    graph: StepGraph, work: Work, time: StepTime, values: Values
-) -> Mapping[str, float]:
-    """Part of the step's time by kinds of work that no value was fitted to, 0 to 1, the largest first.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Strange:
+    """Kernels that are like none of the trainings that values were fitted to.
+
+    Attributes:
+        names: What there is of them, as of `strange_operation`; the first is "".
+        codes: Index into `names` of each kernel of a step, shape (n,).
+    """
+
+    names: tuple[str, ...]
+    codes: IntArray
+
+
+def kernel_ranges(values: Values) -> tuple[tuple[float, float], ...]:
+    """The shortest and longest side of a kernel that each of `CONVOLUTIONS` was fitted to."""
+    return tuple(
+        (values[kind]["least_kernel"], values[kind]["most_kernel"]) for kind in CONVOLUTIONS
+    )
+
+
+def strange_kernels(
+    graph: StepGraph, work: Work, ranges: tuple[tuple[float, float], ...]
+) -> Strange:
+    """What of a step's kernels no training of the fit had.
 
     Args:
         graph: Of the step.
         work: Its kernels.
-        time: What they take.
-        values: By kind of kernel, as a device's `kinds` of one framework has them.
+        ranges: As of `kernel_ranges`.
     """
-    seconds: dict[str, float] = defaultdict(float)
-    for place, code, side, taken in zip(
-        work.operations.tolist(), work.kinds.tolist(), work.sides.tolist(), time.kernels.tolist(),
-        strict=True,
-    ):  # fmt: skip
-        kind = KERNELS[code]
-        strange = ""
-        if kind in CONVOLUTIONS or place not in graph.convolutions:
-            strange = strange_operation(graph, place)
-        if not strange and kind in CONVOLUTIONS:
-            own = values[kind]
-            if not own["least_kernel"] <= side <= own["most_kernel"]:
-                strange = f"{convolution_kind(graph.convolutions[place])} of {side:g}"
-        if strange:
-            seconds[strange] += taken
-    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    of_kind = dict(zip((CODES[kind] for kind in CONVOLUTIONS), ranges, strict=True))
+
+    def named(place: int, code: int, side: float) -> str:
+        if code not in of_kind:
+            return "" if place in graph.convolutions else strange_operation(graph, place)
+        least, most = of_kind[code]
+        strange = strange_operation(graph, place)
+        return strange or ("" if least <= side <= most else f"{KERNELS[code]} of {side:g}")
+
+    kernels = zip(work.operations.tolist(), work.kinds.tolist(), work.sides.tolist(), strict=True)
+    each = [named(*kernel) for kernel in kernels]
+    names = tuple(dict.fromkeys(["", *each]))
+    return Strange(names=names, codes=np.array([names.index(name) for name in each]))
+
+
+def strange_shares(strange: Strange, time: StepTime) -> Mapping[str, float]:
+    """Part of the step's time by kinds of work that no value was fitted to, 0 to 1, the largest first.
+
+    Args:
+        strange: Of its kernels.
+        time: What they take.
+    """
+    seconds = np.bincount(strange.codes, time.kernels, len(strange.names)).tolist()
+    ordered = sorted(zip(strange.names[1:], seconds[1:], strict=True), key=lambda item: -item[1])
     return {name: taken / time.total for name, taken in ordered}
 
 

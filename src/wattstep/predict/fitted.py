@@ -161,9 +161,10 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         for key in reach:
             reach[key] += BORROWED_SPREAD.get(key, BORROWED_MEMORY_SPREAD)
     if precision != "fp32":
+        scaled = "; what scaling its gradients takes is left out" * (computed_in == "fp16")
         notes = (
             *notes,
-            f"no training in {precision} was measured: by estimate, its products and convolutions reach half of the peak in {computed_in}",
+            f"no training in {precision} was measured: by estimate, its products and convolutions reach half of the peak in {computed_in}{scaled}",
         )
         reach["step_time"] = hypot(reach["step_time"], PRECISION_SPREAD)
     return Fitted(

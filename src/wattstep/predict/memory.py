@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from math import ceil, erf, log, prod, sqrt
 from typing import Final
@@ -248,7 +249,7 @@ def fit_probability(reserved: float, most: float, reach: float) -> float:
         most: Bytes that they can have.
         reach: Half of the 90 % interval of `reserved`, as a logarithm.
     """
-    return 0.5 * (1 + erf(log(most / max(reserved, 1.0)) / (reach / NORMAL_90) / sqrt(2)))
+    return 0.5 * (1 + erf(log(most / max(reserved, 1.0)) * _scale(reach)))
 
 
 def training_fits(
@@ -264,12 +265,22 @@ def training_fits(
         floor: Bytes of a training without tensors, likewise.
         stays: Bytes of `usable` that segments never get.
     """
-    rooms = [min(most, quantile(usable, (i + 0.5) / POINTS)) for i in range(POINTS)]
-    return (
-        sum(
-            fit_probability(reserved, room - stays, reach) * chance_below(floor, room)
-            for room in rooms
-            if room > stays
-        )
-        / POINTS
+    at, scale = log(max(reserved, 1.0)), _scale(reach)
+    chances = (
+        chance * (1 + erf((room - at) * scale))  # as `fit_probability`
+        for room, chance in _rooms(usable, most, floor, stays)
     )
+    return 0.5 * sum(chances) / POINTS
+
+
+@cache
+def _rooms(
+    usable: Value, most: float, floor: Value, stays: float
+) -> tuple[tuple[float, float], ...]:
+    """Points of the range of what segments can have, as logarithms, and the probability that the floor fits there."""
+    rooms = (min(most, quantile(usable, (i + 0.5) / POINTS)) for i in range(POINTS))
+    return tuple((log(room - stays), chance_below(floor, room)) for room in rooms if room > stays)
+
+
+def _scale(reach: float) -> float:
+    return NORMAL_90 / reach / sqrt(2)

@@ -179,11 +179,9 @@ class Prediction:
 
     @property
     def phase_times(self) -> dict[str, Figure]:
-        """Of each phase of a step, in s: in proportion to what it would take alone."""
-        return {
-            phase: self._figure(seconds, "s", "step_time", "its kernels and launches, overlapped")
-            for phase, seconds in self.time.phases.items()
-        }
+        """Operations of each phase and what is in none, in s, as in `report`: together the step."""
+        phases = {row.phase: row.figures["time"] for row in self._rows(("phase",))}
+        return phases | {name: costs["time"] for name, costs in self._unattributed.items()}
 
     @property
     def throughput(self) -> Figure:
@@ -413,7 +411,6 @@ class Prediction:
                     "energy_per_token": energy_per_token(per_sample, tokens_per_sample),
                 }
             )
-        waits = max(0.0, self.time.total - self.reading - float(self.operation_seconds.sum()))
         moves = [kind == "data movement" for kind in self.graph.kinds]
         moved = self._costs(float(self.operation_seconds[moves].sum()))["share"]
         metrics = Metrics({**metrics, "data_movement_share": moved})
@@ -439,11 +436,17 @@ class Prediction:
             layers=self._rows(("layer",)),
             phases=self._rows(("phase",)),
             kinds=self._rows(("kind",)),
-            unattributed={
-                HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits)),
-                **({READING: Figures(self._costs(self.reading))} if self.reading else {}),
-            },
+            unattributed=self._unattributed,
         )
+
+    @property
+    def _unattributed(self) -> dict[str, Figures]:
+        """Costs of what is in no operation."""
+        waits = max(0.0, self.time.total - self.reading - float(self.operation_seconds.sum()))
+        costs = {HOST if self.processor != "cpu" else BETWEEN: Figures(self._costs(waits))}
+        if self.reading:
+            costs[READING] = Figures(self._costs(self.reading))
+        return costs
 
     def _rows(self, labels: tuple[str, ...]) -> tuple[CostRow, ...]:
         """Costs of operations that have these labels in common, the largest first."""

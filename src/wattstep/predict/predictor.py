@@ -12,8 +12,16 @@ import numpy as np
 from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
-from wattstep.predict.data import SPREAD, host_seconds
-from wattstep.predict.familiar import notes_beyond, out_of_range, reach_beyond, strange_shares
+from wattstep.predict.data import SPREAD, DataWork, data_work, host_seconds
+from wattstep.predict.familiar import (
+    Strange,
+    kernel_ranges,
+    notes_beyond,
+    out_of_range,
+    reach_beyond,
+    strange_kernels,
+    strange_shares,
+)
 from wattstep.predict.fitted import TENSOR_EFFICIENCY, Fitted, fitted_values
 from wattstep.predict.life import (
     BESIDE,
@@ -41,7 +49,7 @@ from wattstep.predict.offload import offload_notes
 from wattstep.predict.power import arithmetic, power_of
 from wattstep.predict.prediction import Memory, Prediction
 from wattstep.predict.search import EACH_CAPTURED, BatchSearch
-from wattstep.predict.time import StepTime, step_time
+from wattstep.predict.time import StepTime, Values, step_time
 from wattstep.predict.work import Work, work_of
 from wattstep.schema.step_graph import StepFamily
 
@@ -53,23 +61,36 @@ BUSY_CORES: Final = 1.5  # of the host: it starts kernels, or spins while it wai
 
 
 class _Step:
-    """What of a prediction at one batch size no power mode changes, each part once it is asked for.
+    """What of a prediction at one batch size no power mode and no device changes, each part once it is asked for.
 
     Args:
         captured: The step at any batch size.
         batch_size: Of it.
-        fitted: Values of the device in any mode.
+        fitted: Values of a device whose `element` and `gradients_stay` it is of.
     """
 
     def __init__(self, captured: StepFamily, batch_size: int, fitted: Fitted) -> None:
         self._captured, self._batch_size, self._fitted = captured, batch_size, fitted
         self.graph = captured.at(batch_size)
+        self._strange: dict[tuple[tuple[float, float], ...], Strange] = {}
+
+    def strange(self, values: Values) -> Strange:
+        """Which of its kernels are like none of the fit that values are of."""
+        ranges = kernel_ranges(values)
+        if ranges not in self._strange:
+            self._strange[ranges] = strange_kernels(self.graph, self.work, ranges)
+        return self._strange[ranges]
 
     @cached_property
     def work(self) -> Work:
         """Its kernels."""
         fitted = self._fitted
         return work_of(self.graph, element=fitted.element, gradients_stay=fitted.gradients_stay)
+
+    @cached_property
+    def data(self) -> DataWork:
+        """What its host does for a batch."""
+        return data_work(self.graph)
 
     @cached_property
     def outside(self) -> list[str]:
@@ -129,7 +150,7 @@ class Predictor(BatchSearch):
         super().__init__(captured, device if mode is None else in_mode(device, mode), precision)
         self._device, self._engine = device, engine
         self.fitted = fitted_values(self.device, engine, precision)
-        self._steps: dict[int, _Step] = {}
+        self._steps: dict[tuple[int, bool, int], _Step] = {}
 
     def in_mode(self, mode: str | None) -> Predictor:
         """The same in another power mode of the device, which changes no work and no memory: these are found once.
@@ -140,8 +161,13 @@ class Predictor(BatchSearch):
         other = Predictor(
             self.captured, self._device, engine=self._engine, precision=self.precision, mode=mode
         )
-        other._steps = self._steps
+        other.share(self)
         return other
+
+    def share(self, other: Predictor) -> None:
+        """Work and memory of steps are found once for this and another predictor of the same captured step."""
+        assert other.captured is self.captured
+        self._steps = other._steps
 
     @cached_property
     def _products(self) -> bool:
@@ -164,9 +190,9 @@ class Predictor(BatchSearch):
         step = self._step(batch_size)
         graph, work, outside = step.graph, step.work, step.outside
         time, life = self._timed(work), self.life(batch_size)
-        shares = strange_shares(graph, work, time, fitted.values)
+        shares = strange_shares(step.strange(fitted.values), time)
         start = fitted.values["step"]["forward_start_s"]
-        data = host_seconds(graph, fitted.device, start_s=start)
+        data = host_seconds(step.data, fitted.device, start_s=start)
         beyond = notes_beyond(shares, outside)
         reach = reach_beyond(fitted.reach, shares, outside)
         reach["step_time"] = hypot(reach["step_time"], SPREAD * data / (time.total + data))
@@ -176,8 +202,7 @@ class Predictor(BatchSearch):
             notes.append(NO_ATTENTION)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
-        seconds = np.zeros(graph.count)
-        np.add.at(seconds, work.operations, time.kernels)
+        seconds = np.bincount(work.operations, time.kernels, graph.count)
         moved = float((work.traffic + work.weights).sum())
         arithmetic_peak = max(fitted.peak, fitted.tensor / TENSOR_EFFICIENCY)
         cores = (
@@ -243,9 +268,11 @@ class Predictor(BatchSearch):
         )
 
     def _step(self, batch_size: int) -> _Step:
-        if batch_size not in self._steps:
-            self._steps[batch_size] = _Step(self.captured, batch_size, self.fitted)
-        return self._steps[batch_size]
+        fitted = self.fitted
+        key = fitted.element, fitted.gradients_stay, batch_size
+        if key not in self._steps:
+            self._steps[key] = _Step(self.captured, batch_size, fitted)
+        return self._steps[key]
 
     def _timed(self, work: Work) -> StepTime:
         fitted = self.fitted
@@ -262,7 +289,8 @@ class Predictor(BatchSearch):
         step = self._step(batch_size)
         if step.outside:  # as wide as it gets, whatever its operations are
             return reach_beyond(self.fitted.reach, {}, step.outside)["reserved"]
-        shares = strange_shares(step.graph, step.work, self._timed(step.work), self.fitted.values)
+        strange = step.strange(self.fitted.values)
+        shares = strange_shares(strange, self._timed(step.work))
         return reach_beyond(self.fitted.reach, shares, step.outside)["reserved"]
 
     def _memory(self, batch_size: int) -> Memory:

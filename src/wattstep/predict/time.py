@@ -39,21 +39,18 @@ class StepTime:
         device: Sum of its kernels, in s.
         host: Time in s in which the host starts them.
         kernels: Of each kernel, in s, shape (n,).
-        phases: The step by phase of `STARTING`, in s: each takes what it would alone, in proportion.
+        alone: Each phase of `STARTING` in s, were the GPU waited for at its end: together more than the step.
     """
 
     total: float
     device: float
     host: float
     kernels: FloatArray
-    phases: Mapping[str, float]
+    alone: Mapping[str, float]
 
     def with_data(self, seconds: float) -> StepTime:
         """With so much more of its data phase, in which nothing else runs."""
-        if not seconds:
-            return self
-        phases = {"data": self.phases.get("data", 0.0) + seconds}
-        return replace(self, total=self.total + seconds, phases={**phases, **self.phases, **phases})
+        return replace(self, total=self.total + seconds)
 
     def scaled(self, factor: float) -> StepTime:
         """All of it so many times as long."""
@@ -62,7 +59,7 @@ class StepTime:
             device=factor * self.device,
             host=factor * self.host,
             kernels=factor * self.kernels,
-            phases={name: factor * seconds for name, seconds in self.phases.items()},
+            alone={name: factor * seconds for name, seconds in self.alone.items()},
         )
 
 
@@ -80,7 +77,6 @@ def step_time(
     """
     kernels = kernel_seconds(work, values, peak=peak, bandwidth=bandwidth, tensor=tensor)
     device, host = float(kernels.sum()), host_seconds(work.starts, values["step"])
-    total = float(overlapped(device, host))
     alone = {
         phase: float(
             overlapped(
@@ -91,11 +87,11 @@ def step_time(
         for code, phase in enumerate(STARTING)
     }
     return StepTime(
-        total=total,
+        total=float(overlapped(device, host)),
         device=device,
         host=host,
         kernels=kernels,
-        phases={phase: total * seconds / sum(alone.values()) for phase, seconds in alone.items()},
+        alone=alone,
     )
 
 

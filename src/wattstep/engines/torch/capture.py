@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import (
 
 from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
+from wattstep.engines.torch.draws import DRAWN, drawing_from, drawn_so_far
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import COUNTED, flops_of
 from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
@@ -371,7 +372,8 @@ def _family(
 
     (small, took), (large, other) = map(capture_with, FAKE)
     if WHOLE in (took, other):  # it really runs: at a small batch
-        named = next(each.notes[0] for each in (small, large) if each.notes)
+        run = small if took == WHOLE else large
+        named, *others = run.notes
         if not alike(small, large):
             raise InvalidValueError(
                 f"{named}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
@@ -381,7 +383,7 @@ def _family(
         note = (
             f"{named}, at batch {FAKE[0]}, {FAKE[1]} and {RUN_THIRD}; others follow in proportion"
         )
-        family = StepFamily(small=replace(small, notes=(note, *small.notes[1:])), large=large)
+        family = StepFamily(small=replace(small, notes=(note, *others)), large=large)
         if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
                 f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
@@ -445,7 +447,7 @@ def _captured(
     with (
         without_compiler(),
         _threads_kept(),
-        torch.random.fork_rng(devices=[]),
+        drawing_from(preparation.seed),
         warnings.catch_warnings(),
         _young(fake),
         _not_drawn() if fake else nullcontext(),
@@ -468,6 +470,7 @@ def _captured(
                 there=there,
                 valued=valued,
             )
+            drawn = drawn_so_far()
             with taking:
                 losses = [  # kept, as a step keeps them
                     trainer.take(update, _Marks(taking, update.optimizer))
@@ -476,7 +479,11 @@ def _captured(
             graph = taking.graph(
                 preparation.batch_size, trainer.model, accumulate=preparation.accumulate
             )
-            graph = replace(graph, data_known=trainer.data is not None)
+            graph = replace(
+                graph,
+                data_known=trainer.data is not None,
+                notes=graph.notes if drawn == drawn_so_far() else (*graph.notes, DRAWN),
+            )
             del taking, losses
             if evaluated:
                 evaluation, failure = _evaluation(trainer, preparation, before, there, valued)

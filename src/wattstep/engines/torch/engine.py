@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ROOT: Final = Path(__file__).parents[2]
+# Precisions of GPUs alone are captured on the CPU as what has the same tensors: TF32 is inside a kernel's
+# arithmetic, and autocasting to fp16 casts what autocasting to bfloat16 casts.
+CAPTURED_AS: Final = {"tf32": "fp32", "amp-fp16": "amp"}
 
 
 class TorchEngine(Engine):
@@ -206,6 +209,9 @@ class TorchEngine(Engine):
         evaluated: bool = False,
     ) -> StepFamily:
         """As `Engine.capture`."""
+        if not isinstance(workload, ModuleSource):
+            workload.check_precision(precision)
+        precision = CAPTURED_AS.get(precision, precision)
         if not isinstance(workload, ModuleSource):
             from wattstep.engines.torch.kept_steps import kept_family
 

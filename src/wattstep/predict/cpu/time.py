@@ -83,20 +83,15 @@ class CpuTime:
         total: Of the step.
         operations: Of each, without what the framework takes between them, shape (n,).
         between: What it takes between them.
-        phases: By phase, with what is between.
     """
 
     total: float
     operations: FloatArray
     between: float
-    phases: Mapping[str, float]
 
     def with_data(self, seconds: float) -> CpuTime:
         """With so much more of its data phase, in which nothing else runs."""
-        if not seconds:
-            return self
-        phases = {"data": self.phases.get("data", 0.0) + seconds}
-        return replace(self, total=self.total + seconds, phases={**phases, **self.phases, **phases})
+        return replace(self, total=self.total + seconds)
 
     def scaled(self, factor: float) -> CpuTime:
         """All of it so many times as long."""
@@ -104,7 +99,6 @@ class CpuTime:
             total=factor * self.total,
             operations=factor * self.operations,
             between=factor * self.between,
-            phases={name: factor * seconds for name, seconds in self.phases.items()},
         )
 
 
@@ -219,17 +213,10 @@ def step_time(
     if not graph.data_known:  # what random inputs take to be made is not the training's
         operations = np.where(data, 0.0, operations)
     step = values["step"]
-    starting = {phase: work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING}
-    phases = {
-        phase: float(operations[[each == phase for each in graph.phases]].sum()) + starting[phase]
-        for phase in STARTING
-    }
-    if graph.data_known:
-        phases = {"data": float(operations[data].sum()), **phases}
-    between = sum(starting.values()) + fresh * step[FRESH] + step["step_s"]
+    starting = sum(work.starts[phase] * step[f"{phase}_start_s"] for phase in STARTING)
+    between = starting + fresh * step[FRESH] + step["step_s"]
     return CpuTime(
         total=float(operations.sum()) + between,
         operations=operations,
         between=between,
-        phases=phases,
     )

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.devices.table import Device, Value
-from wattstep.predict.cpu.time import STARTING, CpuTime
+from wattstep.predict.cpu.time import CpuTime
 from wattstep.predict.life import (
     BESIDE,
     EVALUATION,
@@ -157,15 +157,7 @@ class MnnPredictor(BatchSearch):
         graph, work = self._work(batch_size)
         seconds = self._seconds(graph, work)
         used = self._resident(work)
-        time = CpuTime(
-            total=float(seconds.sum()),
-            operations=seconds,
-            between=0.0,
-            phases={
-                phase: float(seconds[[each == phase for each in graph.phases]].sum())
-                for phase in STARTING
-            },
-        )
+        time = CpuTime(total=float(seconds.sum()), operations=seconds, between=0.0)
         bandwidth = self.device.memory.bandwidth
         cores = self._cores
         load = {"cpu": cores}

@@ -169,8 +169,10 @@ def _notes(
     shares = {row.kind: float(row.figures["share"]) for row in last.kinds} | waits
     largest_shares = sorted(shares.items(), key=lambda item: -item[1])[:LARGEST_KINDS]
     goes = ", ".join(f"{name} {100 * share:.0f} %" for name, share in largest_shares)
-    phases = {row.phase: float(row.figures["share"]) for row in last.phases} | waits
-    by_phase = ", ".join(f"{name} {100 * share:.0f} %" for name, share in phases.items())
+    step_time, phases = float(predictions[-1].step_time), predictions[-1].phase_times
+    by_phase = ", ".join(
+        f"{name} {100 * float(seconds) / step_time:.0f} %" for name, seconds in phases.items()
+    )
     lines.append(
         f"At batch {predictions[-1].batch_size:,} the time goes to: {goes}; by phase {by_phase}."
     )

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -248,6 +249,7 @@ def _opened_by_child(bench: Bench, seed: int, numbers: Sequence[int]) -> list[Op
             end_with(parent)
             os.close(reading)
             os.chdir(bench.working)
+            warnings.simplefilter("ignore", UserWarning)  # of runs that a query leaves out
             _look_on(bench, seed, numbers, writing)
         except BaseException:
             traceback.print_exc()
@@ -458,7 +460,9 @@ def attack_folders(count: int, seed: int, output: Path | None) -> int:
 
 
 def _told(total: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in total.items() if name != "lost")
+    return ", ".join(
+        f"{name} {round(value, 3):,}" for name, value in total.items() if name != "lost"
+    )
 
 
 def main() -> None:

@@ -1,54 +1,36 @@
-"""Whole folders of runs that a stranger changed: what any command does with them, within 1.5 GB and 60 s.
+"""Whole folders of runs that a stranger changed, which `folder_campaign.py` opens.
 
 Each folder is one of a few runs (recorded, killed, imported) with some of its files changed: values
-of `run.json`, columns, rows and names of tables, bytes of anything, journals of any length. It is
-opened by a process of its own under limits, and has to be read, or refused with an error of ours;
-nothing outside of it may change. `python -m tests.mutations --folders 1000` does it.
+of `run.json`, columns, rows and names of tables, bytes of anything, journals of any length.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import math
 import os
 import random
-import resource
 import shutil
-import signal
-import sys
-import tempfile
-import time
-import traceback
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from tests.damaged import damaged
-from tests.faults.foreign import unclosed_run
+from tests.faults.foreign import POWER, unclosed_run
+
+from wattstep.schema.channel import Channel
 
 RUNS: Final = Path(__file__).parent / "fixtures" / "runs"
-MOST_BYTES: Final = 1_500_000_000  # resident
-MOST_ADDRESSES: Final = 2 << 30  # of the process, beyond those that it has when it begins
-MOST_S: Final = 60.0  # of CPU time
-WAITS_S: Final = 600.0  # for a process that waits for something, on a busy machine
-READ, REFUSED, FAILED = 0, 3, 4
 HONEST: Final = "lenet"
-WAYS: Final = (
-    "list",
-    "explain",
-    "html",
-    "export",
-    "query",
-    "compare",
-)  # beside document and summary
-Row = dict[str, Any]
-
-
-# --- the folders ---------------------------------------------------------------------------------
+# Of samples of power a regression is made, which takes a hundred times as long as all else together.
+SELDOM: Final = {"unclosed-power": 0.2}
+LONG: Final = "n" * 1_000_000  # one text, however many rows have it
+HEAT: Final = Channel(
+    name="heat", unit="°C", kind="gauge", domain="soc", role="temperature", source="made",
+    scale=1e-3,
+)  # fmt: skip
 
 
 def make_bases(folder: Path) -> None:
@@ -57,7 +39,16 @@ def make_bases(folder: Path) -> None:
         with zipfile.ZipFile(kept) as archive:
             archive.extractall(folder)
     shutil.copytree(RUNS / "schema-1", folder / "schema-1")
-    unclosed_run(folder / "unclosed")
+    unclosed_run(folder / "unclosed", HEAT)
+    unclosed_run(folder / "unclosed-power", POWER)
+
+
+def make_changed(bases: Path, run: Path, rng: random.Random) -> str:
+    """Copies one of the runs below a folder and changes it; which, and what was done."""
+    names = sorted(path.name for path in bases.iterdir())
+    (name,) = rng.choices(names, [SELDOM.get(each, 1.0) for each in names])
+    shutil.copytree(bases / name, run)
+    return f"{name} {', '.join(change(run, rng))}"
 
 
 def hostile_value(rng: random.Random) -> Any:
@@ -69,7 +60,7 @@ def hostile_value(rng: random.Random) -> Any:
         [
             None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 2**64, 10**30, 10**4000, 1e308, -1e308,
             5e-324, math.nan, math.inf, -math.inf, 0.5, "", "x", "\0", "\x1b]0;owned\x07", "../../x", "é" * 3,
-            "n" * 1_000_000, [], {}, [None], [[]], [0] * 1000, {"": ""}, nested, "NaN", "1e999", [1, 2], "🦊\u202e",
+            LONG, [], {}, [None], [[]], [0] * 1000, {"": ""}, nested, "NaN", "1e999", [1, 2], "🦊\u202e",
         ]
     )  # fmt: skip
 
@@ -120,7 +111,7 @@ def change_table(run: Path, rng: random.Random) -> None:
     table = pq.ParquetFile(path).read()
     for _ in range(rng.randint(1, 3)):
         with contextlib.suppress(
-            pa.ArrowException, OverflowError, TypeError, ValueError, IndexError
+            pa.ArrowException, MemoryError, OverflowError, TypeError, ValueError, IndexError
         ):
             table = rng.choice(TABLE_CHANGES)(table, rng)
     pq.write_table(table, path, compression=rng.choice(["zstd", "none", "snappy"]))
@@ -191,7 +182,7 @@ def _cell(kind: Any, rng: random.Random, values: list[Any], row: int) -> Any:
             "x",
             "\0\x1b[31m",
             None,
-            "n" * 1_000_000,
+            LONG,
             "\ud83d",
             "=1+1",
             "cpu",
@@ -305,7 +296,7 @@ def change_journal(run: Path, rng: random.Random) -> None:
         path.write_bytes(path.read_bytes() * rng.choice([2, 50]))
     elif kind == 3:
         names = journal / "names.jsonl"
-        text = rng.choice(["n" * 1_000_000, "[" * 100_000, "9" * 5000, "\ud800", ""])
+        text = rng.choice([LONG, "[" * 100_000, "9" * 5000, "\ud800", ""])
         lines = (json.dumps(["layer", n, text]) for n in range(rng.choice([3, 40])))
         names.write_text("\n".join(lines) + "\n")
     else:
@@ -355,178 +346,3 @@ def change(run: Path, rng: random.Random) -> list[str]:
         with contextlib.suppress(OSError, IndexError, ValueError):  # the first took it away
             each(run, rng)
     return [each.__name__ for each in done]
-
-
-# --- opening them --------------------------------------------------------------------------------
-
-
-def look(run: Path, honest: Path, way: str, rng: random.Random) -> None:
-    """What commands do with a run, beside an honest one: its document, and one of the longer ways to show it."""
-    import wattstep
-    from wattstep.store.listing import listed
-
-    listed(run)
-    opened = wattstep.load(run)
-    json.dumps(opened.document())
-    opened.summary()
-    if way == "explain":
-        list(wattstep.explain(opened))
-    elif way == "html":
-        from wattstep.report.html.report import read_run, render_report
-
-        render_report([read_run(run, explained=True)], [])  # type: ignore[list-item]
-    elif way == "export":
-        wattstep.export(
-            run, rng.choice(["chrome", "perfetto", "csv", "parquet"]), run.parent / "export"
-        )
-    elif way == "query":
-        wattstep.query("SELECT count(*), max(end_ns) FROM steps", runs=[run])
-        wattstep.query("SELECT channel, avg(value) FROM samples GROUP BY ALL", runs=[run])
-    elif way == "compare":
-        wattstep.compare(run, honest)
-
-
-def attack_folders(count: int, seed: int, folder: Path) -> Counter[str]:
-    """So many changed folders; how many were read, refused, and not survived."""
-    bases, names = prepared(folder)
-    outcomes: Counter[str] = Counter()
-    for number in range(count):
-        outcome, words = attack_one(bases, names, f"{seed} {number}", folder)
-        outcomes[outcome] += 1
-        if outcome == "not survived":
-            print(f"folder {seed} {number}: {words}", flush=True)
-    return outcomes
-
-
-def prepared(folder: Path) -> tuple[Path, list[str]]:
-    """The folder of the runs that are changed, and their names; all is set up for children to open them.
-
-    Whatever looking at a run loads is loaded here, once: it is nine tenths of what most folders take.
-    """
-    bases = folder / "bases"
-    bases.mkdir()
-    (folder / "temporary").mkdir()
-    os.environ["WATTSTEP_FAIL_LOUDLY"] = "1"
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
-    os.environ["TMPDIR"] = str(folder / "temporary")
-    child = os.fork()  # Arrow's threads do not come along into children
-    if child == 0:
-        try:
-            make_bases(bases)
-            (folder / "modules").write_text("\n".join(_loaded_by_looking(bases, folder)))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(FAILED)
-        os._exit(READ)
-    status, _ = _waited(child)
-    assert os.waitstatus_to_exitcode(status) == READ
-    for name in (folder / "modules").read_text().split():
-        with contextlib.suppress(ImportError):  # a name that a module gave itself
-            importlib.import_module(name)
-    return bases, sorted(path.name for path in bases.iterdir())
-
-
-def _loaded_by_looking(bases: Path, folder: Path) -> list[str]:
-    """Names of the modules that changing a run, and any way to look at it, brings."""
-    rng = random.Random(0)
-    for way in WAYS:
-        place = folder / "looked" / way
-        shutil.copytree(bases / "killed", place / "run")
-        look(place / "run", bases / HONEST, way, rng)
-        change_table(place / "run", rng)
-    shutil.rmtree(folder / "looked")
-    return [name for name, module in sys.modules.items() if getattr(module, "__spec__", None)]
-
-
-def attack_one(bases: Path, names: list[str], seed: str, folder: Path) -> tuple[str, str]:
-    """Outcome of one folder, and what it says for itself."""
-    place = folder / "one"
-    place.mkdir()
-    outside = place / "outside"
-    outside.mkdir()
-    (outside / "file").write_text("mine")
-    said = folder / "said"
-    maker = os.fork()  # tables that are made take memory of their own
-    if maker == 0:
-        os._exit(_make(bases, names, seed, place, said))
-    _waited(maker)
-    child = os.fork()
-    if child == 0:
-        os._exit(_in_child(seed, place, bases / HONEST, said))
-    try:
-        status, usage = _waited(child)
-    finally:
-        words = said.read_text() if said.exists() else ""
-        untouched = [*outside.iterdir()] == [outside / "file"] and (
-            outside / "file"
-        ).read_text() == "mine"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.rmtree(folder / "temporary", ignore_errors=True)
-        (folder / "temporary").mkdir()
-        said.unlink(missing_ok=True)
-    code = os.waitstatus_to_exitcode(status)
-    peak, seconds = usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
-    if not untouched:
-        return "not survived", f"{words}: wrote outside"
-    if peak > MOST_BYTES:
-        return "not survived", f"{words}: {peak / 1e9:.2f} GB"
-    if code not in (READ, REFUSED) or seconds > MOST_S:
-        return (
-            "not survived",
-            f"{words}: ended with {code} after {seconds:.1f} s, {peak / 1e9:.2f} GB",
-        )
-    return ("read" if code == READ else "refused"), words
-
-
-def _waited(child: int) -> tuple[int, Any]:
-    until = time.monotonic() + WAITS_S
-    while True:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            return status, usage
-        if time.monotonic() > until:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.005)
-
-
-def _make(bases: Path, names: list[str], seed: str, place: Path, said: Path) -> int:
-    """Copies a run and changes it; the exit code."""
-    rng = random.Random(seed)
-    name = rng.choice(names)
-    shutil.copytree(bases / name, place / "run")
-    with said.open("w") as words:
-        try:
-            words.write(f"{name} {', '.join(change(place / 'run', rng))}")
-        except BaseException:
-            words.write(f"{name}: it could not be changed\n{traceback.format_exc(limit=-3)}")
-    return READ
-
-
-def _in_child(seed: str, place: Path, honest: Path, said: Path) -> int:
-    """Looks at a run, under limits; the exit code."""
-    from wattstep.errors import WattstepError
-
-    rng = random.Random(f"look {seed}")
-    with said.open("a") as words:
-        try:
-            _, hard = resource.getrlimit(resource.RLIMIT_AS)
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * resource.getpagesize() + MOST_ADDRESSES
-            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            most = round(used.ru_utime + used.ru_stime + MOST_S)
-            resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 30, 2 << 30))
-            look(place / "run", honest, rng.choice(WAYS), rng)
-        except WattstepError as error:
-            words.write(f": {error}"[:300])
-            return REFUSED
-        except BaseException:
-            words.write(f"\n{traceback.format_exc(limit=-9)[-3000:]}")
-            return FAILED
-        return READ
-
-
-if __name__ == "__main__":  # one folder again: SEED NUMBER
-    with tempfile.TemporaryDirectory(prefix="wattstep-folders-") as given:
-        print(*attack_one(*prepared(Path(given)), " ".join(sys.argv[1:]), Path(given)))

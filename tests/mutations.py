@@ -5,7 +5,7 @@ changed. It has to be read, or refused with an error of ours; every hundredth is
 
     python -m tests.mutations --count 100000
     python -m tests.mutations --only Kineto --seed 7
-    python -m tests.mutations --folders 1000     whole runs instead (tests/damaged_folders.py)
+    python -m tests.mutations --folders 1000     whole runs instead (tests/folder_campaign.py)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from google.protobuf import text_format
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from tests.damaged import damaged
-from tests.damaged_folders import attack_folders
+from tests.folder_campaign import attack_folders
 from tests.formats import test_nsys, test_nvprof, test_other_tools
 
 from wattstep.errors import WattstepError
@@ -125,15 +125,6 @@ def attack(importer: Importer, count: int, seed: int, folder: Path) -> Counter[s
     return outcomes
 
 
-def folders(count: int, seed: int) -> int:
-    """So many changed folders of runs; the number that was not survived."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="wattstep-folders-") as folder:
-        outcomes = attack_folders(count, seed, Path(folder))
-    print("folders", dict(outcomes), f"{time.monotonic() - began:.0f} s", flush=True)
-    return outcomes["not survived"]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="inputs of each format")
@@ -142,9 +133,15 @@ def main() -> None:
     parser.add_argument(
         "--folders", type=int, default=0, help="folders of runs, instead of recordings"
     )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help="results of folders: goes on where they end, one process a seed",
+    )
     given = parser.parse_args()
     if given.folders:
-        sys.exit(1 if folders(given.folders, given.seed) else 0)
+        sys.exit(1 if attack_folders(given.folders, given.seed, given.output) else 0)
     lost = 0
     for importer in importers():
         if given.only is None or given.only.lower() in importer.name.lower():

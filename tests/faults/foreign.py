@@ -22,17 +22,17 @@ READ = (
     "run.json", "journal/marks.bin", "journal/names.jsonl", "journal/operations.bin",
     "journal/samples-00.bin", "journal/lock", "journal/holder", "samples.parquet", "steps.parquet",
 )  # fmt: skip
+POWER = Channel(
+    name="power", unit="W", kind="gauge", domain="system", role="power_total", source="made",
+    scale=1e-3,
+)  # fmt: skip
 CANARY = b"# a start-up file of a shell\n"
 
 
-def unclosed_run(path: Path) -> Path:
-    """A run whose recorder was killed: LeNet's shape of steps, with power."""
-    power = Channel(
-        name="power", unit="W", kind="gauge", domain="system", role="power_total", source="made",
-        scale=1e-3,
-    )  # fmt: skip
+def unclosed_run(path: Path, channel: Channel = POWER) -> Path:
+    """A run whose recorder was killed: LeNet's shape of steps, with samples of a channel."""
     with patch.object(made, "convert"):
-        make_run(path, [Sampled(channel=power, raw=lambda t_ns: 5000 + t_ns // MS % 7)])
+        make_run(path, [Sampled(channel=channel, raw=lambda t_ns: 5000 + t_ns // MS % 7)])
     return path
 
 

@@ -122,7 +122,11 @@ def _flat(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, np.random.Generator):
         return {"random": value.bit_generator.state}
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: _flat(getattr(value, each.name), arrays) for each in fields(value)}
+        parts = {
+            each.name: _flat(getattr(value, each.name), arrays)
+            for each in fields(value)
+            if each.init
+        }
         return {"kind": type(value).__name__, "parts": parts}
     if isinstance(value, dict):
         return {"entries": {name: _flat(each, arrays) for name, each in value.items()}}

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from wattstep.labeling.arrays import Bools, Floats, Ints, distances_of
+from wattstep.labeling.arrays import Floats, Ints, distances_of
 from wattstep.labeling.heuristics import Heuristic, leaves
 
 ROUNDING = 2.0**-24  # of float32
@@ -147,18 +147,6 @@ def nearest_of(index: Index, space: Floats, columns: Ints, k: int) -> Near:
     return Near(
         np.take_along_axis(columns, order, axis=1), np.take_along_axis(found, order, axis=1)
     )
-
-
-def within(ranked: Floats, slack: Floats, k: int) -> tuple[Bools, Bools]:
-    """Of candidates that a device ranked, the least first: which may be among the k nearest, and in which rows all are there.
-
-    Args:
-        ranked: |b|² - 2ab of the device's least ones, ascending, shape (n, c), c above k.
-        slack: See `rounding`.
-        k: How many are wanted.
-    """
-    limit = (ranked[:, k - 1] + slack)[:, None]
-    return ranked <= limit, ranked[:, -1] > limit[:, 0]
 
 
 def _is(one: object, other: object) -> bool:

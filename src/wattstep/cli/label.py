@@ -15,6 +15,8 @@ from wattstep.cli.saying import refuse
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wattstep.labeling.cost import LabelingCost
     from wattstep.labeling.job import Asked, LabelFolder
     from wattstep.labeling.result import LabelingReport
@@ -96,6 +98,14 @@ def label(
             metavar="FILE.json",
         ),
     ] = None,
+    on: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Processors that share the work by what each takes here: cpu, opencl, opencl:NUMBER, opencl:NAME. "
+            "Labels are the same on any. [default: the CPU]",
+            metavar="PROCESSOR,...",
+        ),
+    ] = None,
     measure: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -145,13 +155,14 @@ def label(
     asked = _asked(
         data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
     )
+    processors = None if on is None else tuple(on.split(","))
     folder = LabelFolder(out)
     folder.open(asked)
     try:
         decide(folder, name or [], merge or [], reject or [])
         with bar_of("labeling", quiet=quiet or json) as bar:
             labeler, progress = label_files(
-                folder, asked, lambda done: bar(f"{done:,} samples", None)
+                folder, asked, lambda done: bar(f"{done:,} samples", None), processors
             )
         if tasks is not None:
             from wattstep.labeling.tasks import graph_of
@@ -166,7 +177,7 @@ def label(
         cost = refusal = None
         if measure is not None:  # when the labels are shown: it may fail
             try:
-                cost = _cost(folder, asked, measure, frame_budget, nice, power_model)
+                cost = _cost(folder, asked, processors, measure, frame_budget, nice, power_model)
                 _write_page(folder, result, cost, shape)
             except WattstepError as error:
                 refusal = error
@@ -245,6 +256,7 @@ def _check_measured(
 def _cost(
     folder: LabelFolder,
     asked: Asked,
+    processors: Sequence[str] | None,
     run: Path,
     frame_budget: float | None,
     nice: int,
@@ -257,7 +269,7 @@ def _cost(
     from wattstep.train.labeling_cost import measure_labeling
 
     return measure_labeling(
-        AutoLabeler.load(folder.state),
+        AutoLabeler.load(folder.state, processors=processors),
         first_samples(asked),
         run,
         foreground=frame_budget is not None,

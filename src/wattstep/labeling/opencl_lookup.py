@@ -37,13 +37,11 @@ class OpenclProcessor:
         self._tables: LookupTables | None = None
 
     def hold(self, index: Index) -> None:
-        """Copies what samples are looked up in to the device, unless it is there.
+        """Copies what samples are looked up in to the device.
 
         Raises:
             DeviceFaultError: The device has no room for it, or does not build a kernel.
         """
-        if index.same(self._index):
-            return
         if self._tables is not None:
             self._tables.release()
         wanted = ((len(index.nodes), index.near + SPARE), (index.labeled, 1 + SPARE))

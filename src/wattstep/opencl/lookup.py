@@ -44,7 +44,7 @@ def order_of(x: ArrayOfFloat32) -> ArrayOfInt32:
 
 
 def limits_of(limits: npt.NDArray[np.float64]) -> ArrayOfInt32:
-    """Of limits in float64, so that x ≤ limit for every float32 x just where `order_of(x)` is at most this."""
+    """Of limits in float64 within the range of float32, so that x ≤ limit for every float32 x just where `order_of(x)` is at most this."""
     below = limits.astype(np.float32)
     return order_of(np.where(below > limits, np.nextafter(below, np.float32(-np.inf)), below))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from wattstep.labeling.cost import FLAME_MILLIJOULES, SAMPLES, LabelingCost
+from wattstep.labeling.placed import Share
+from wattstep.labeling.placement import CPU
 from wattstep.labeling.result import LabelingReport
 from wattstep.report.values import plain, show
 from wattstep.schema.figure import Figure
@@ -71,6 +73,38 @@ def facts(result: LabelingReport) -> list[str]:
             + ", ".join(map(str, result.asked))
         )
     return lines
+
+
+def placement(result: LabelingReport) -> list[str]:
+    """Which processor looked up which share of the samples, at what cost, and what was predicted, in sentences."""
+    placed = result.placement
+    if placed is None:
+        return []
+    lines = [_processor(each, placed.largest) for each in placed.shares]
+    if placed.pieces:
+        lines.append(
+            f"looking up the samples of a piece was predicted to take {show(placed.predicted).text}, and took "
+            f"{_told(placed.measured)}: mean of {placed.pieces:,}"
+        )
+    return lines
+
+
+def _processor(share: Share, largest: int) -> str:
+    name = f"{plain(share.name)} ({plain(share.device)})"
+    if share.sample.missing:
+        return f"{name}: {share.samples:,} samples looked up; cost not known: {share.sample.reason}"
+    cost = f"{show(share.sample).text} a sample, {show(share.piece).text} a piece" + (
+        f", {show(share.hold).text} to get what they are looked up in" if share.name != CPU else ""
+    )
+    if not share.slower.missing:
+        cost += f", {show(share.slower, 'times').text} as long beside others"
+    told = f"{name}: {100 * share.share:.1f} % of the samples looked up; {cost} (measured)"
+    if share.without.missing:
+        return told
+    return (
+        f"{told}; a piece of {largest:,} takes {show(share.with_it).text} with it and "
+        f"{show(share.without).text} without it (predicted)"
+    )
 
 
 def costs(cost: LabelingCost) -> list[str]:

@@ -94,6 +94,34 @@ def test_the_command_labels_a_file_and_says_how_many_of_what(files: Path, tmp_pa
     assert len(zlib.decompress(png[begin:])) == 2 * (1 + int.from_bytes(png[16:20], "big"))
 
 
+def test_processors_and_their_shares(files: Path, tmp_path: Path) -> None:
+    plain = run(tmp_path / "plain", asked(files, "data.parquet", batch=100))
+    done = wattstep(
+        "label", files / "data.parquet", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--features", ",".join(NAMES), "--batch", 100, "--on", "cpu", "--out", tmp_path / "out",
+        "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert labeled(tmp_path / "out").equals(plain)
+    placement = json.loads(done.stdout)["labeling"]["placement"]
+    (cpu,) = placement["processors"]
+    # Pieces of 100, 100 and 40, of which the last is too small to share.
+    assert (cpu["name"], cpu["samples"], cpu["share"]) == ("cpu", 240, 1.0)
+    assert (placement["pieces"], placement["largest"]) == (2, 100)
+    assert cpu["sample"]["status"] == "measured"
+    assert placement["predicted"]["status"] == "predicted"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "cpu (NumPy" in page
+
+
+def test_no_such_processor(files: Path, tmp_path: Path) -> None:
+    done = wattstep(
+        "label", files / "data.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--on", "cpu,gpu", "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert id_in(done.stdout) == "unknown-processor"
+
+
 def test_all_three_formats_give_the_same_labels(files: Path, tmp_path: Path) -> None:
     parquet = run(tmp_path / "parquet", asked(files, "data.parquet"))
     from_csv = run(tmp_path / "csv", asked(files, "data.csv"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wattstep.labeling.cost import FLAME_MILLIJOULES, SAMPLES, LabelingCost
-from wattstep.labeling.placed import Share
+from wattstep.labeling.placed import PlacementReport, Share
 from wattstep.labeling.placement import CPU
 from wattstep.labeling.result import LabelingReport
 from wattstep.report.values import plain, show
@@ -75,9 +75,8 @@ def facts(result: LabelingReport) -> list[str]:
     return lines
 
 
-def placement(result: LabelingReport) -> list[str]:
+def processors(placed: PlacementReport | None) -> list[str]:
     """Which processor looked up which share of the samples, at what cost, and what was predicted, in sentences."""
-    placed = result.placement
     if placed is None:
         return []
     lines = [_processor(each, placed.largest) for each in placed.shares]

@@ -63,7 +63,7 @@ def render_labeling(
         heading=labeling_tables.heading(result),
         facts=labeling_tables.facts(result),
         costs=[] if cost is None else labeling_tables.costs(cost),
-        placement=labeling_tables.placement(result),
+        placement=labeling_tables.processors(result.placement),
         rows=labeling_tables.rows(result),
         rules=[
             (rule.name, show(rule.accuracy).value, f"{rule.voice:.2f}") for rule in result.rules

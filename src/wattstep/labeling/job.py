@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wattstep.labeling.auto_labeler import AutoLabeler
+    from wattstep.labeling.pacing import Pacer
 
 SETTINGS: Final = "label.json"
 STATE: Final = "state.npz"
@@ -223,7 +224,11 @@ class LabelFolder:
 
 
 def label_files(
-    folder: LabelFolder, asked: Asked, tell: Tell, processors: Sequence[str] | None = None
+    folder: LabelFolder,
+    asked: Asked,
+    tell: Tell,
+    processors: Sequence[str] | None = None,
+    pacer: Pacer | None = None,
 ) -> tuple[AutoLabeler, Progress]:
     """Labels all that is not labeled yet.
 
@@ -232,6 +237,7 @@ def label_files(
         asked: Settings.
         tell: Told how many samples are done, after each piece.
         processors: As of `AutoLabeler`: they change no label, and may be others than before.
+        pacer: Holds the labeling back.
 
     Raises:
         InvalidValueError: Data that do not fit.
@@ -261,10 +267,17 @@ def label_files(
             false_alarm=asked.false_alarm, confidence=asked.confidence, random_state=asked.seed,
             processors=processors,
         ).fit(x, y)  # fmt: skip
+    engine = labeler.engine_
+    if pacer is not None:
+        pacer.look, engine.look = engine.look, pacer
     for piece in pieces(tables, features, asked.batch, skip=progress.samples):
         told = labeler.partial_label(piece.x)
         progress = _kept(folder, asked, tables, labeler, progress, piece, told, identities)
         tell(progress.samples)
+        if pacer is not None:
+            pacer.rest()
+    if pacer is not None:
+        engine.look = pacer.look
     return labeler, progress
 
 

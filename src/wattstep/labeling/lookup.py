@@ -7,7 +7,7 @@ nodes. So the result is the same whichever processor made the products, and how 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -77,6 +77,17 @@ class Found:
 
 # Of samples in the space of distances, float32, shape (n, d), and standardized, shape (n, features).
 Lookup: TypeAlias = Callable[[Index, Floats, Floats], Found]
+
+
+def joined(parts: Sequence[Found]) -> Found:
+    """Samples that follow each other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Found(
+        near=Near(*map(np.concatenate, zip(*(each.near for each in parts), strict=True))),
+        labeled=Near(*map(np.concatenate, zip(*(each.labeled for each in parts), strict=True))),
+        leaves=tuple(map(np.concatenate, zip(*(each.leaves for each in parts), strict=True))),
+    )
 
 
 def look_up(index: Index, space: Floats, standard: Floats) -> Found:

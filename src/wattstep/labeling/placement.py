@@ -14,7 +14,7 @@ import numpy as np
 from wattstep.errors import DeviceFaultError
 from wattstep.labeling.arrays import Floats
 from wattstep.labeling.costs import Cost, Split, fastest
-from wattstep.labeling.lookup import Found, Index, Near, look_up
+from wattstep.labeling.lookup import Found, Index, joined, look_up
 
 CPU: Final = "cpu"
 LEAST: Final = 64  # samples from which a piece is measured or shared
@@ -177,7 +177,7 @@ class Placement:
         self.pieces, self.largest = self.pieces + 1, max(self.largest, len(space))
         self.planned += split.seconds
         self.taken += max(each.held + each.seconds for each in done)
-        return _joined([each.found for each in done])
+        return joined([each.found for each in done])
 
     def _look_up(self, tally: Tally, index: Index, space: Floats, standard: Floats) -> _Timed:
         begun = self._clock()
@@ -233,17 +233,6 @@ class _Timed(NamedTuple):
     held: float
     seconds: float
     found: Found
-
-
-def _joined(parts: Sequence[Found]) -> Found:
-    """Samples that follow each other."""
-    if len(parts) == 1:
-        return parts[0]
-    return Found(
-        near=Near(*map(np.concatenate, zip(*(each.near for each in parts), strict=True))),
-        labeled=Near(*map(np.concatenate, zip(*(each.labeled for each in parts), strict=True))),
-        leaves=tuple(map(np.concatenate, zip(*(each.leaves for each in parts), strict=True))),
-    )
 
 
 def _check(found: Found, first: Found, processor: Processor, other: Processor) -> None:

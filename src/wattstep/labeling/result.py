@@ -11,6 +11,7 @@ import numpy as np
 from wattstep.labeling.arrays import Floats, moments
 from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
 from wattstep.labeling.novelty import LEAST_RECENT
+from wattstep.labeling.pacing import Pacer, PaceReport
 from wattstep.labeling.placed import PlacementReport, placement_report
 from wattstep.schema.figure import Figure, Status, missing
 
@@ -66,6 +67,7 @@ class LabelingReport:
         examples: Features of some samples by what they were labeled as.
         decided: As in `Progress`.
         placement: Which processor did what; None where none were named.
+        pace: How a foreground job's frames went beside it; None where none ran.
     """
 
     folder: str
@@ -84,6 +86,7 @@ class LabelingReport:
     examples: Mapping[str, list[list[float]]]
     decided: Mapping[str, str]
     placement: PlacementReport | None = None
+    pace: PaceReport | None = None
 
     @property
     def unknown(self) -> int:
@@ -120,6 +123,8 @@ class LabelingReport:
         }
         if self.placement is not None:
             found["placement"] = self.placement.to_dict()
+        if self.pace is not None:
+            found["foreground"] = self.pace.to_dict()
         return found
 
 
@@ -129,6 +134,7 @@ def labeling_report(
     labeler: AutoLabeler,
     progress: Progress,
     questions: Questions | None,
+    pacer: Pacer | None = None,
 ) -> LabelingReport:
     """Result of a labeling that has come this far."""
     engine, total = labeler.engine_, progress.total()
@@ -168,6 +174,7 @@ def labeling_report(
         examples=progress.examples or {},
         decided=progress.decided,
         placement=placed,
+        pace=None if pacer is None else pacer.report(),
     )
 
 

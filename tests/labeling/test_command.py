@@ -26,6 +26,7 @@ from wattstep.labeling.cost import LabelingCost
 from wattstep.labeling.job import Asked, LabelFolder, label_files
 from wattstep.labeling.result import robust
 from wattstep.schema.figure import Figure, Status, missing
+from wattstep.train import labeling_pace
 
 NAMES = ("a", "b", "c", "d")
 
@@ -92,6 +93,53 @@ def test_the_command_labels_a_file_and_says_how_many_of_what(files: Path, tmp_pa
     assert int.from_bytes(png[20:24], "big") == 2
     begin = png.index(b"IDAT") + 4
     assert len(zlib.decompress(png[begin:])) == 2 * (1 + int.from_bytes(png[16:20], "big"))
+
+
+def test_processors_and_their_shares(files: Path, tmp_path: Path) -> None:
+    plain = run(tmp_path / "plain", asked(files, "data.parquet", batch=100))
+    done = wattstep(
+        "label", files / "data.parquet", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--features", ",".join(NAMES), "--batch", 100, "--on", "cpu", "--out", tmp_path / "out",
+        "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert labeled(tmp_path / "out").equals(plain)
+    placement = json.loads(done.stdout)["labeling"]["placement"]
+    (cpu,) = placement["processors"]
+    # Pieces of 100, 100 and 40, of which the last is too small to share.
+    assert (cpu["name"], cpu["samples"], cpu["share"]) == ("cpu", 240, 1.0)
+    assert (placement["pieces"], placement["largest"]) == (2, 100)
+    assert cpu["sample"]["status"] == "measured"
+    assert placement["predicted"]["status"] == "predicted"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "cpu (NumPy" in page
+
+
+@pytest.mark.system  # a real job, for a second
+def test_frames_beside_the_labeling(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labeling_pace, "NICE", 0)  # of this process, for good
+    plain = run(tmp_path / "plain", asked(files, "data.parquet"))
+    done = wattstep(
+        "label", files / "data.parquet", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--features", ",".join(NAMES), "--batch", 60, "--frame-budget", 1e6, "--out",
+        tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert labeled(tmp_path / "out").equals(plain)
+    told = json.loads(done.stdout)["labeling"]["foreground"]
+    assert (told["budget_ms"], told["rows"]) == (1e6, 512)
+    assert told["alone"]["status"] == "measured" or told["missed_alone"]["value"] == 1
+    assert "Beside the foreground job" in (tmp_path / "out" / "report.html").read_text("utf-8")
+
+
+def test_no_such_processor(files: Path, tmp_path: Path) -> None:
+    done = wattstep(
+        "label", files / "data.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--on", "cpu,gpu", "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert id_in(done.stdout) == "unknown-processor"
 
 
 def test_all_three_formats_give_the_same_labels(files: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -15,8 +16,12 @@ from wattstep.cli.saying import refuse
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
     from wattstep.labeling.cost import LabelingCost
     from wattstep.labeling.job import Asked, LabelFolder
+    from wattstep.labeling.pacing import Pacer
     from wattstep.labeling.result import LabelingReport
 
 
@@ -96,6 +101,14 @@ def label(
             metavar="FILE.json",
         ),
     ] = None,
+    on: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Processors that share the work by what each takes here: cpu, opencl, opencl:NUMBER, opencl:NAME. "
+            "Labels are the same on any. [default: the CPU]",
+            metavar="PROCESSOR,...",
+        ),
+    ] = None,
     measure: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
@@ -106,15 +119,18 @@ def label(
     frame_budget: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(
-            help="With --measure: also what labeling does to a foreground job of 60 frames a second, which it may "
-            "delay by at most so many ms (Flame: 0.75).",
+            help="Hold labeling back so that it delays a foreground job of 60 frames a second by at most so many ms "
+            "(Flame: 0.75); with --measure: only tell by how much it does.",
             metavar="MS",
         ),
     ] = None,
     nice: Annotated[
         int,
         typer.Option(
-            help="With --frame-budget: nice value of the labeling.", metavar="N", min=0, max=19
+            help="With --measure and --frame-budget: nice value of the labeling.",
+            metavar="N",
+            min=0,
+            max=19,
         ),
     ] = 0,
     power_model: Annotated[
@@ -145,13 +161,18 @@ def label(
     asked = _asked(
         data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
     )
+    processors = None if on is None else tuple(on.split(","))
     folder = LabelFolder(out)
     folder.open(asked)
     try:
         decide(folder, name or [], merge or [], reject or [])
-        with bar_of("labeling", quiet=quiet or json) as bar:
+        paced = frame_budget is not None and measure is None
+        with (
+            bar_of("labeling", quiet=quiet or json) as bar,
+            _pacer(frame_budget if paced else None) as pacer,
+        ):
             labeler, progress = label_files(
-                folder, asked, lambda done: bar(f"{done:,} samples", None)
+                folder, asked, lambda done: bar(f"{done:,} samples", None), processors, pacer
             )
         if tasks is not None:
             from wattstep.labeling.tasks import graph_of
@@ -159,14 +180,14 @@ def label(
 
             write_plans(tasks, graph_of(labeler.engine_, batch), {})
         questions = labeler.ask(ask) if ask else None
-        result = labeling_report(folder, asked, labeler, progress, questions)
+        result = labeling_report(folder, asked, labeler, progress, questions, pacer)
         page = _write_page(folder, result, None, shape)
         if not json:
             _show(result, page)
         cost = refusal = None
         if measure is not None:  # when the labels are shown: it may fail
             try:
-                cost = _cost(folder, asked, measure, frame_budget, nice, power_model)
+                cost = _cost(folder, asked, processors, measure, frame_budget, nice, power_model)
                 _write_page(folder, result, cost, shape)
             except WattstepError as error:
                 refusal = error
@@ -219,12 +240,20 @@ def _asked(
     )
 
 
+def _pacer(budget_ms: float | None) -> AbstractContextManager[Pacer | None]:
+    if budget_ms is None:
+        return nullcontext()
+    from wattstep.train.labeling_pace import paced
+
+    return paced(budget_ms)
+
+
 def _check_measured(
     measure: Path | None, frame_budget: float | None, nice: int, power_model: str | None
 ) -> None:
-    if measure is None and (frame_budget is not None or power_model is not None):
+    if measure is None and (nice or power_model is not None):
         raise InvalidValueError(
-            "--frame-budget and --power-model are for what is measured: give --measure RUN",
+            "--nice and --power-model are for what is measured: give --measure RUN",
             id="needs-measure",
         )
     if frame_budget is not None and not frame_budget > 0:
@@ -245,6 +274,7 @@ def _check_measured(
 def _cost(
     folder: LabelFolder,
     asked: Asked,
+    processors: Sequence[str] | None,
     run: Path,
     frame_budget: float | None,
     nice: int,
@@ -257,7 +287,7 @@ def _cost(
     from wattstep.train.labeling_cost import measure_labeling
 
     return measure_labeling(
-        AutoLabeler.load(folder.state),
+        AutoLabeler.load(folder.state, processors=processors),
         first_samples(asked),
         run,
         foreground=frame_budget is not None,

@@ -12,6 +12,7 @@ Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 TINY = 1e-12
+PAIRS = 1 << 20  # numbers of pairs of rows that are held at a time
 ABSTAINS = -1  # among votes, which are indices of classes
 
 
@@ -29,6 +30,18 @@ def squared_distances(a: Floats, b: Floats) -> Floats:
     squares -= 2 * (a @ b.T)
     np.maximum(squares, 0, out=squares)
     return squares
+
+
+def distances_of(a: Floats, b: Floats, rows: Ints, others: Ints) -> Floats:
+    """Squared Euclidean distances of pairs in float64: `b[rows]` to `a[others]`, shape (pairs,)."""
+    found = np.empty(len(rows))
+    step = max(PAIRS // a.shape[1], 1)
+    for first in range(0, len(rows), step):
+        part = slice(first, first + step)
+        apart = b[rows[part]].astype(np.float64)
+        apart -= a[others[part]]
+        found[part] = np.einsum("ij,ij->i", apart, apart)
+    return found
 
 
 def nearest(squares: Floats, k: int) -> tuple[Ints, Floats]:

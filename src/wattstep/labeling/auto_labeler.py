@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from wattstep.labeling.discovery import Cluster
 from wattstep.labeling.engine import Engine, Judged, Settings
 from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.outcome import UNREADABLE, Labels
+from wattstep.labeling.placement import Placement
+from wattstep.labeling.processors import placement_on
 
 SPREAD = "spread over neighbours"
 RESERVED = re.compile(r"unknown(-\d+)?")  # what samples of no known class are called
@@ -49,6 +51,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labeled_memory: Labeled samples that are held.
         extractor: Gives learned features: something with `transform`, or a function, from samples of
             shape (n, features) to arrays of shape (n, k). It is no part of a saved state.
+        processors: That look samples up side by side, such as `("cpu", "opencl:0")`, see
+            `processors.placement_on`; labels are the same on any. None: the CPU, unmeasured. No part of a state.
         random_state: Seed; the same gives the same.
 
     Attributes:
@@ -66,6 +70,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory: int = 1000,
         labeled_memory: int = 500,
         extractor: Any = None,
+        processors: Sequence[str] | None = None,
         random_state: int = 0,
     ) -> None:
         self.false_alarm = false_alarm
@@ -75,6 +80,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.memory = memory
         self.labeled_memory = labeled_memory
         self.extractor = extractor
+        self.processors = processors
         self.random_state = random_state
 
     # -- labeled samples
@@ -105,6 +111,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             recent=Recent(most=settings.memory),
             random=np.random.default_rng(self.random_state),
         )  # fmt: skip
+        self._place()
         self.engine_.generate()
         return self
 
@@ -154,6 +161,12 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         engine = self._engine()
         x = validate_data(self, X, reset=False, dtype=np.float64)
         return engine.judge(self._with_learned(x)).classes
+
+    @property
+    def placement_(self) -> Placement | None:
+        """How samples were shared among `processors`; None where none are named."""
+        look = self._engine().look
+        return look if isinstance(look, Placement) else None
 
     # -- what a person decides
 
@@ -208,12 +221,15 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         write(Path(path), self.get_params(), self.classes_, self.n_features_in_, self._engine())
 
     @classmethod
-    def load(cls, path: Path | str, *, extractor: Any = None) -> AutoLabeler:
+    def load(
+        cls, path: Path | str, *, extractor: Any = None, processors: Sequence[str] | None = None
+    ) -> AutoLabeler:
         """The labeler that `save` wrote: it goes on exactly as the other would have.
 
         Args:
             path: Of the file.
             extractor: The same as then, where there was one.
+            processors: Any, as of the class.
         """
         from wattstep.labeling.state import read
 
@@ -223,8 +239,9 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidValueError(
                 f"{path}: saved {needed} an extractor of features", id="other-extractor"
             )
-        labeler = cls(**params, extractor=extractor)
+        labeler = cls(**params, extractor=extractor, processors=processors)
         labeler.classes_, labeler.n_features_in_, labeler.engine_ = classes, features, engine
+        labeler._place()
         return labeler
 
     # -- inside
@@ -248,6 +265,10 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             max_heuristics=self.max_heuristics, candidates=self.candidates,
             labeled_memory=self.labeled_memory,
         )  # fmt: skip
+
+    def _place(self) -> None:
+        if self.processors is not None:
+            self.engine_.look = placement_on(self.processors)
 
     def _engine(self) -> Engine:
         check_is_fitted(self, "engine_")

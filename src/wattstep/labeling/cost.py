@@ -35,14 +35,8 @@ class LabelingCost:
     budget_ms: float = FLAME_DELAY_MS
 
     def kept(self) -> bool | None:
-        """Whether frames are delayed by no more than the budget; None: the interval holds it, or there is no delay."""
-        if self.delay is None or self.delay.value is None:
-            return None
-        low, high = self.delay.low, self.delay.high
-        if low is None or high is None:
-            return None
-        budget = self.budget_ms * 1e-3
-        return True if high <= budget else False if low > budget else None
+        """As `kept`; None also where there is no delay."""
+        return None if self.delay is None else kept(self.delay, self.budget_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready but for figures."""
@@ -59,3 +53,12 @@ class LabelingCost:
                 "budget_ms": self.budget_ms, "kept": self.kept(),
             }  # fmt: skip
         return found
+
+
+def kept(delay: Figure, budget_ms: float) -> bool | None:
+    """Whether frames are delayed by no more than the budget; None: the interval holds it, or there is no delay."""
+    low, high = delay.low, delay.high
+    if delay.value is None or low is None or high is None:
+        return None
+    budget = budget_ms * 1e-3
+    return True if high <= budget else False if low > budget else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,8 +24,9 @@ from wattstep.labeling.drift import Watch, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
 from wattstep.labeling.heuristics import Heuristic, symbols_of, taught, votes_in
 from wattstep.labeling.label_model import LabelModel
+from wattstep.labeling.lookup import Found, Index, Lookup, look_up
 from wattstep.labeling.memory import Labeled, Recent
-from wattstep.labeling.neighbourhood import Neighbourhood, Placed
+from wattstep.labeling.neighbourhood import NEIGHBOURS, Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN
 from wattstep.labeling.ranks import Ranks, ranks_among
@@ -95,6 +97,7 @@ class Engine:
         made_from, taught, connected_with: Labeled samples that the heuristics were made from, that came since, and
             that had come when the graph was built.
         calibrated_with: Recent samples that there were when the temperature was chosen.
+        look: Looks samples up in what is in memory; it is no part of a state.
         ...: The rest is made from these.
     """
 
@@ -130,6 +133,7 @@ class Engine:
     concepts: list[Concept] = field(default_factory=list)
     drifts: list[int] = field(default_factory=list)
     retired: int = 0
+    look: Lookup = field(default_factory=lambda: look_up, init=False, repr=False, compare=False)
 
     # -- learning
 
@@ -248,13 +252,13 @@ class Engine:
         told = np.isfinite(pooled[:, 0])
         return label_model.temperature(np.log(pooled[told] + TINY), codes[told])
 
-    def _classes(self, standard: Floats, symbols: Ints) -> Floats:
+    def _classes(self, standard: Floats, symbols: Ints, found: Found) -> Floats:
         """Probability of each known class, shape (n, classes)."""
         assert self.model is not None
         classes = self.model.probabilities(symbols)
         if self.student is None:
             return classes
-        pooled = _pooled(classes, self.student.probabilities(standard))
+        pooled = _pooled(classes, self.student.probabilities(standard, found.leaves[-1]))
         return softmax(np.log(pooled + TINY) / self.temperature)
 
     def _measure_scale(self) -> None:
@@ -278,10 +282,28 @@ class Engine:
             return space
         return space * np.repeat(1 / np.sqrt(self.groups), self.groups)
 
-    def _symbols(self, standard: Floats) -> Ints:
+    def _symbols(self, standard: Floats, leaves: Iterable[Ints] = ()) -> Ints:
+        """Votes with their levels, shape (n, heuristics); `leaves` of forests, in their order, where they are known."""
         if not self.heuristics:
             return np.empty((len(standard), 0), dtype=np.int64)
-        return np.stack([each.symbols(standard) for each in self.heuristics], axis=1)
+        told = iter(leaves)
+        return np.stack(
+            [
+                each.symbols(standard, next(told, None) if each.kind == "forest" else None)
+                for each in self.heuristics
+            ],
+            axis=1,
+        )
+
+    def _index(self) -> Index:
+        """What samples are looked up in: the graph, and the forests among the heuristics, the student last."""
+        assert self.graph is not None
+        forests = [
+            each for each in (*self.heuristics, self.student) if each and each.kind == "forest"
+        ]
+        return Index(
+            nodes=self.graph.nodes, labeled=len(self.graph.spans), near=NEIGHBOURS, forests=tuple(forests)
+        )  # fmt: skip
 
     def _spread(self, masses: Floats) -> Ints:
         """The vote of labels as they spread over the graph: the last heuristic."""
@@ -296,11 +318,15 @@ class Engine:
         assert self.test is not None
         assert self.model is not None
         standard = self._standard(x)
-        placed = self.graph.place(self._space(standard))
-        symbols = np.column_stack([self._symbols(standard), self._spread(placed.masses)])
+        space = self._space(standard).astype(np.float32)
+        found = self.look(self._index(), space, standard)
+        placed = self.graph.place(found.near, found.labeled)
+        symbols = np.column_stack(
+            [self._symbols(standard, found.leaves), self._spread(placed.masses)]
+        )
         score = self.test.score(self._surprise(placed.surprise, standard))
         p = self.test.p_values(score)
-        classes = self._classes(standard, symbols)
+        classes = self._classes(standard, symbols, found)
         votes = votes_in(symbols)
         probability = classes.max(axis=1) * self.test.known.at(score)
         unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)

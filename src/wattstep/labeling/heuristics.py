@@ -47,13 +47,20 @@ class Heuristic:
         shown = ",".join(map(str, self.features[:4])) + (",..." if len(self.features) > 4 else "")
         return f"{self.kind}({shown})"
 
-    def probabilities(self, x: Floats) -> Floats:
-        """Its own belief in each class, shape (n, classes); x has all columns."""
+    def probabilities(self, x: Floats, leaves: Ints | None = None) -> Floats:
+        """Its own belief in each class, shape (n, classes).
+
+        Args:
+            x: Samples with all columns.
+            leaves: Of a forest, where they are known, shape (n, trees).
+        """
+        if leaves is not None:
+            return _believe_leaves(self.arrays, leaves)
         return _BELIEFS[self.kind](self.arrays, x[:, self.features])
 
-    def symbols(self, x: Floats) -> Ints:
-        """Its vote on each sample with a level, or -1 where it abstains, shape (n,)."""
-        return symbols_of(self.probabilities(x), self.floor)
+    def symbols(self, x: Floats, leaves: Ints | None = None) -> Ints:
+        """Its vote on each sample with a level, or -1 where it abstains, shape (n,); see `probabilities`."""
+        return symbols_of(self.probabilities(x, leaves), self.floor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,13 +238,22 @@ def _grown(trees: list[Any], present: Ints, classes: int, doubt: float) -> dict[
     return arrays | {"depth": np.array([max(each.tree_.max_depth for each in trees)])}
 
 
-def _believe_trees(arrays: dict[str, Floats], x: Floats) -> Floats:
-    at = np.broadcast_to(arrays["roots"], (len(x), len(arrays["roots"])))
+def leaves(arrays: dict[str, Floats], x: Floats) -> Ints:
+    """The node at which each sample ends in each tree, shape (n, trees); x has the columns that the trees know."""
+    at: Ints = np.broadcast_to(arrays["roots"], (len(x), len(arrays["roots"])))
     rows = np.arange(len(x))[:, None]
     x32 = x.astype(np.float32)  # as the trees were grown
     for _ in range(int(arrays["depth"][0])):
         goes_left = x32[rows, arrays["feature"][at]] <= arrays["limit"][at]
         at = np.where(goes_left, arrays["left"][at], arrays["right"][at])
+    return at
+
+
+def _believe_trees(arrays: dict[str, Floats], x: Floats) -> Floats:
+    return _believe_leaves(arrays, leaves(arrays, x))
+
+
+def _believe_leaves(arrays: dict[str, Floats], at: Ints) -> Floats:
     beliefs: Floats = arrays["beliefs"][at].mean(axis=1)
     return beliefs
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wattstep.labeling.auto_labeler import AutoLabeler
+    from wattstep.labeling.pacing import Pacer
 
 SETTINGS: Final = "label.json"
 STATE: Final = "state.npz"
@@ -222,13 +223,21 @@ class LabelFolder:
         _write(self.path / PROGRESS, asdict(progress))
 
 
-def label_files(folder: LabelFolder, asked: Asked, tell: Tell) -> tuple[AutoLabeler, Progress]:
+def label_files(
+    folder: LabelFolder,
+    asked: Asked,
+    tell: Tell,
+    processors: Sequence[str] | None = None,
+    pacer: Pacer | None = None,
+) -> tuple[AutoLabeler, Progress]:
     """Labels all that is not labeled yet.
 
     Args:
         folder: Opened.
         asked: Settings.
         tell: Told how many samples are done, after each piece.
+        processors: As of `AutoLabeler`: they change no label, and may be others than before.
+        pacer: Holds the labeling back.
 
     Raises:
         InvalidValueError: Data that do not fit.
@@ -252,25 +261,35 @@ def label_files(folder: LabelFolder, asked: Asked, tell: Tell) -> tuple[AutoLabe
         asked.features or None,
     )  # fmt: skip
     if progress.samples:
-        labeler, progress = taken_up(folder, progress)
+        labeler, progress = taken_up(folder, progress, processors)
     else:
         labeler = AutoLabeler(
-            false_alarm=asked.false_alarm, confidence=asked.confidence, random_state=asked.seed
-        ).fit(x, y)
+            false_alarm=asked.false_alarm, confidence=asked.confidence, random_state=asked.seed,
+            processors=processors,
+        ).fit(x, y)  # fmt: skip
+    engine = labeler.engine_
+    if pacer is not None:
+        pacer.look, engine.look = engine.look, pacer
     for piece in pieces(tables, features, asked.batch, skip=progress.samples):
         told = labeler.partial_label(piece.x)
         progress = _kept(folder, asked, tables, labeler, progress, piece, told, identities)
         tell(progress.samples)
+        if pacer is not None:
+            pacer.rest()
+    if pacer is not None:
+        engine.look = pacer.look
     return labeler, progress
 
 
-def taken_up(folder: LabelFolder, progress: Progress) -> tuple[AutoLabeler, Progress]:
+def taken_up(
+    folder: LabelFolder, progress: Progress, processors: Sequence[str] | None = None
+) -> tuple[AutoLabeler, Progress]:
     """The labeler as it was; where it was written after the progress was, the progress counts."""
     from wattstep.labeling import AutoLabeler
 
     for path in (folder.state, folder.state.with_name("before-" + STATE)):
         if path.exists():
-            labeler = AutoLabeler.load(path)
+            labeler = AutoLabeler.load(path, processors=processors)
             if labeler.engine_.seen + progress.total().unreadable == progress.samples:
                 return labeler, progress
     raise DamagedRunError(

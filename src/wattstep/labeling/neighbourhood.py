@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from wattstep.labeling.arrays import TINY, Floats, Ints, nearest, one_hot, squared_distances
+from wattstep.labeling.arrays import (
+    TINY,
+    Floats,
+    Ints,
+    nearest,
+    one_hot,
+    squared_distances,
+)
+from wattstep.labeling.lookup import Near
 
 NEIGHBOURS = 10
 SCALE_NEIGHBOUR = 5  # whose distance is a sample's own scale
@@ -57,18 +65,19 @@ class Neighbourhood:
     spans: Floats
     own: Placed
 
-    def place(self, x: Floats) -> Placed:
-        """Samples that are no nodes, shape (n, d), in the space of distances."""
-        squares = squared_distances(x.astype(np.float32), self.nodes)
-        columns, near = nearest(squares, NEIGHBOURS)
-        scale = _scale(near)
-        weights = np.exp(-near / (scale[:, None] * self.scales[columns] + TINY))
+    def place(self, near: Near, labeled: Near) -> Placed:
+        """Samples that are no nodes.
+
+        Args:
+            near: Their nearest nodes.
+            labeled: The nearest labeled one.
+        """
+        scale = _scale(near.squares)
+        weights = np.exp(-near.squares / (scale[:, None] * self.scales[near.nodes] + TINY))
         weights /= weights.sum(axis=1, keepdims=True) + TINY
-        masses = np.einsum("nk,nkc->nc", weights, self.masses[columns])
-        labeled = squares[:, : len(self.spans)]
-        closest = labeled.argmin(axis=1)
-        distance = np.sqrt(labeled[np.arange(len(x)), closest])
-        surprise = _surprise(masses, self.classes, self.expected, distance, self.spans[closest])
+        masses = np.einsum("nk,nkc->nc", weights, self.masses[near.nodes])
+        distance, span = np.sqrt(labeled.squares[:, 0]), self.spans[labeled.nodes[:, 0]]
+        surprise = _surprise(masses, self.classes, self.expected, distance, span)
         return Placed(masses=masses, surprise=surprise)
 
 

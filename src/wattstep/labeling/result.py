@@ -11,6 +11,8 @@ import numpy as np
 from wattstep.labeling.arrays import Floats, moments
 from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
 from wattstep.labeling.novelty import LEAST_RECENT
+from wattstep.labeling.pacing import Pacer, PaceReport
+from wattstep.labeling.placed import PlacementReport, placement_report
 from wattstep.schema.figure import Figure, Status, missing
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class LabelingReport:
         points: Recent samples.
         examples: Features of some samples by what they were labeled as.
         decided: As in `Progress`.
+        placement: Which processor did what; None where none were named.
+        pace: How a foreground job's frames went beside it; None where none ran.
     """
 
     folder: str
@@ -81,6 +85,8 @@ class LabelingReport:
     points: tuple[Point, ...]
     examples: Mapping[str, list[list[float]]]
     decided: Mapping[str, str]
+    placement: PlacementReport | None = None
+    pace: PaceReport | None = None
 
     @property
     def unknown(self) -> int:
@@ -94,7 +100,7 @@ class LabelingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready but for figures."""
-        return {
+        found = {
             "folder": self.folder,
             "labels": f"{self.folder}/{PARTS}",
             "data": list(self.data),
@@ -115,6 +121,11 @@ class LabelingReport:
             "drifts": list(self.drifts),
             "ask": list(self.asked),
         }
+        if self.placement is not None:
+            found["placement"] = self.placement.to_dict()
+        if self.pace is not None:
+            found["foreground"] = self.pace.to_dict()
+        return found
 
 
 def labeling_report(
@@ -123,9 +134,12 @@ def labeling_report(
     labeler: AutoLabeler,
     progress: Progress,
     questions: Questions | None,
+    pacer: Pacer | None = None,
 ) -> LabelingReport:
     """Result of a labeling that has come this far."""
     engine, total = labeler.engine_, progress.total()
+    placement = labeler.placement_  # before the points of the picture are looked up as well
+    placed = None if placement is None else placement_report(placement)
     labeled, readable = sum(total.by_label.values()), total.samples - total.unreadable
     model = engine.model
     assert model is not None
@@ -159,6 +173,8 @@ def labeling_report(
         points=_points(labeler),
         examples=progress.examples or {},
         decided=progress.decided,
+        placement=placed,
+        pace=None if pacer is None else pacer.report(),
     )
 
 

@@ -28,6 +28,7 @@ from wattstep.labeling.ranks import Ranks
 
 VERSION: Final = 4
 TREE: Final = "tree"
+OTHERS: Final = ("extractor", "processors")  # settings that are no data, or of another machine
 # What may stand in a file: nothing else is ever made from one.
 KINDS: Final[Mapping[str, type]] = {
     kind.__name__: kind
@@ -49,7 +50,7 @@ def write(
 
     Args:
         path: The file.
-        params: Of the estimator; the extractor is left out.
+        params: Of the estimator, but for those of `OTHERS`.
         classes: Names of known classes.
         features: Of a sample.
         engine: What was learned.
@@ -60,7 +61,7 @@ def write(
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     tree = {
         "version": VERSION,
-        "params": {name: value for name, value in params.items() if name != "extractor"},
+        "params": {name: value for name, value in params.items() if name not in OTHERS},
         "classes": _flat(_names(classes), arrays),
         "features": features,
         "engine": _flat(engine, arrays),
@@ -122,7 +123,11 @@ def _flat(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if isinstance(value, np.random.Generator):
         return {"random": value.bit_generator.state}
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: _flat(getattr(value, each.name), arrays) for each in fields(value)}
+        parts = {
+            each.name: _flat(getattr(value, each.name), arrays)
+            for each in fields(value)
+            if each.init
+        }
         return {"kind": type(value).__name__, "parts": parts}
     if isinstance(value, dict):
         return {"entries": {name: _flat(each, arrays) for name, each in value.items()}}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from wattstep.labeling.cost import FLAME_MILLIJOULES, SAMPLES, LabelingCost
+from wattstep.labeling.pacing import PaceReport
+from wattstep.labeling.placed import PlacementReport, Share
+from wattstep.labeling.placement import CPU
 from wattstep.labeling.result import LabelingReport
 from wattstep.report.values import plain, show
 from wattstep.schema.figure import Figure
@@ -73,6 +76,49 @@ def facts(result: LabelingReport) -> list[str]:
     return lines
 
 
+def processors(placed: PlacementReport | None) -> list[str]:
+    """Which processor looked up which share of the samples, at what cost, and what was predicted, in sentences."""
+    if placed is None:
+        return []
+    lines = [_processor(each, placed.largest) for each in placed.shares]
+    if placed.pieces:
+        lines.append(
+            f"looking up the samples of a piece was predicted to take {show(placed.predicted).text}, and took "
+            f"{_told(placed.measured)}: mean of {placed.pieces:,}"
+        )
+    return lines
+
+
+def _processor(share: Share, largest: int) -> str:
+    name = f"{plain(share.name)} ({plain(share.device)})"
+    if share.sample.missing:
+        return f"{name}: {share.samples:,} samples looked up; cost not known: {share.sample.reason}"
+    cost = f"{show(share.sample).text} a sample, {show(share.piece).text} a piece" + (
+        f", {show(share.hold).text} to get what they are looked up in" if share.name != CPU else ""
+    )
+    if not share.slower.missing:
+        cost += f", {show(share.slower, 'times').text} as long beside others"
+    told = f"{name}: {100 * share.share:.1f} % of the samples looked up; {cost} (measured)"
+    if share.without.missing:
+        return told
+    return (
+        f"{told}; a piece of {largest:,} takes {show(share.with_it).text} with it and "
+        f"{show(share.without).text} without it (predicted)"
+    )
+
+
+def frames(pace: PaceReport | None) -> list[str]:
+    """What labeling did to the frames of the foreground job, and how far it held back, in sentences."""
+    if pace is None:
+        return []
+    return [
+        f"a frame of the foreground job was done later by {_told(pace.frames['delay'])} while data were labeled; "
+        f"{_verdict(pace.budget_ms, pace.kept())}",
+        f"to that end labeling rested {100 * pace.rested:.0f} % of the time, at nice {pace.nice}; missed frames: "
+        f"{_told(pace.frames['missed_beside'])}",
+    ]
+
+
 def costs(cost: LabelingCost) -> list[str]:
     """What 500 samples take beside what Flame states, and what labeling does to the foreground job, in sentences."""
     stated = " and ".join(f"{value:g} mJ on a {name}" for name, value in FLAME_MILLIJOULES.items())
@@ -81,12 +127,16 @@ def costs(cost: LabelingCost) -> list[str]:
         f"Flame states {stated}: measured there, on other data",
     ]
     if cost.delay is not None:
-        verdict = {True: "kept", False: "not kept", None: "cannot be told"}[cost.kept()]
         lines.append(
             f"a frame of the foreground job is done later by {_told(cost.delay)}, the labeling at nice {cost.nice}; "
-            f"budget of {cost.budget_ms:g} ms: {verdict}"
+            f"{_verdict(cost.budget_ms, cost.kept())}"
         )
     return lines
+
+
+def _verdict(budget_ms: float, kept: bool | None) -> str:
+    word = {True: "kept", False: "not kept", None: "cannot be told"}[kept]
+    return f"budget of {budget_ms:g} ms: {word}"
 
 
 def _told(figure: Figure) -> str:

@@ -63,6 +63,8 @@ def render_labeling(
         heading=labeling_tables.heading(result),
         facts=labeling_tables.facts(result),
         costs=[] if cost is None else labeling_tables.costs(cost),
+        placement=labeling_tables.processors(result.placement),
+        frames=labeling_tables.frames(result.pace),
         rows=labeling_tables.rows(result),
         rules=[
             (rule.name, show(rule.accuracy).value, f"{rule.voice:.2f}") for rule in result.rules

@@ -26,6 +26,8 @@ def print_labeling(result: LabelingReport, console: Console) -> None:
         table.add_row(name, f"{count:,}", share)
     console.print(Padding(table, (1, 0, 1, 2)))
     _print_lines(labeling_tables.facts(result), console)
+    _print_lines(labeling_tables.processors(result.placement), console)
+    _print_lines(labeling_tables.frames(result.pace), console)
 
 
 def print_cost(cost: LabelingCost, console: Console) -> None:

@@ -262,7 +262,7 @@ def bar_of(title: str, *, quiet: bool) -> Iterator[Callable[[str, float | None],
         yield lambda stage, share: None
         return
     console = Console(stderr=True)
-    beside = _bar_beside(work, console) if console.is_terminal else _lines_beside(work)
+    beside = _bar_beside(work, console) if console.is_interactive else _lines_beside(work)
     with beside as show:
         yield show
 

@@ -213,7 +213,7 @@ def _buffers(block: Modules) -> list[tuple[str, torch.Tensor, int]]:
     """Buffers that a forward pass is not to change: all but those of BatchNorm."""
     modules = chain.from_iterable(module.modules() for module in block)
     return [
-        (f"{name} of a {type(each).__name__}", buffer, buffer._version)
+        (f"{name} of {type(each).__name__}", buffer, buffer._version)
         for each in modules
         if not isinstance(each, _BatchNorm)
         for name, buffer in each.named_buffers(recurse=False)

@@ -57,7 +57,7 @@ class ModuleWorkload:
         model = _copied(made) if isinstance(made, nn.Module) else made()
         if not isinstance(model, nn.Module):
             raise InvalidValueError(
-                f"{source.name} gives a {type(model).__name__}, no torch.nn.Module",
+                f"{source.name} gives what is no torch.nn.Module: {type(model).__name__}",
                 id="not-a-module",
             )
         if not any(each.requires_grad for each in model.parameters()):

@@ -182,10 +182,11 @@ class Line:
     def gap_s(self) -> FloatArray:
         """Time between steps in s: within each, and since the one before where it follows that."""
         gaps = np.zeros(len(self.start_ns))
-        gaps[1:] = (self.start_ns[1:] - self.end_ns[:-1]) * NS
+        np.multiply(self.start_ns[1:] - self.end_ns[:-1], NS, out=gaps[1:])
         gaps[~self.follows] = 0.0
-        if (many := self.many) is not None:
-            gaps[many] += (self.end_ns[many] - self.start_ns[many] - self.in_steps_ns[many]) * NS
+        if (many := self.many) is not None and self.sums_of_many_ns is not None:
+            lasting = self.end_ns[many] - self.start_ns[many]
+            gaps[many] += (lasting - self.sums_of_many_ns) * NS
         return gaps
 
 
@@ -220,7 +221,8 @@ class Counted:
     @property
     def seconds(self) -> FloatArray:
         """Sum of the times of steps in s."""
-        return self.line.in_steps_ns[self.at].astype(np.float64) * NS
+        seconds: FloatArray = self.line.in_steps_ns[self.at] * NS
+        return seconds
 
     @property
     def in_steps_ns(self) -> IntArray:

@@ -113,7 +113,8 @@ class Steps:
     @property
     def seconds(self) -> FloatArray:
         """Durations in s."""
-        return (self.end_ns - self.start_ns).astype(np.float64) * 1e-9
+        seconds: FloatArray = (self.end_ns - self.start_ns) * 1e-9
+        return seconds
 
     @property
     def after_traced(self) -> BoolArray:

@@ -78,6 +78,7 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
         "engines/test_fake_tensors.py": "torch's fake tensors, which load its compiler",
         "engines/test_task_capture.py": "captures networks",
         "engines/test_torch_capture.py": "captures networks",
+        "engines/test_unusual_modules.py": "captures networks",
         "engines/test_without_compiler.py": "captures networks, each in a process of its own",
         "engines/test_torch_compile.py::test_engine_and_option_are_one_configuration_which_tells_what_compiling_took": (
             "compiles models"

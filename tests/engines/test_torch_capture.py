@@ -223,10 +223,12 @@ class Packs(torch.nn.Module):
         return self.scores(last[-1])  # type: ignore[no-any-return]
 
 
-def of_user(make: Any, shape: tuple[int, ...], *, integers: bool = False) -> ModuleWorkload:
+def of_user(
+    make: Any, shape: tuple[int, ...], *, integers: bool = False, classes: int | None = None
+) -> ModuleWorkload:
     return ModuleWorkload(
         ModuleSource(
-            make=make, name="a model", input_shape=shape, classes=7 if integers else None,
+            make=make, name="a model", input_shape=shape, classes=classes or (7 if integers else None),
             optimizer=OptimizerSettings.parse("sgd"), integers=integers,
         )
     )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -425,8 +426,8 @@ def _gather(tree: Any, found: list[torch.Tensor]) -> None:
 
 
 def _storage_of(tensor: torch.Tensor) -> Any:
-    """The storage, or None where the tensor has none of its own (sparse, opaque, meta)."""
-    if tensor.layout != torch.strided:
+    """The storage, or None where the tensor has none of its own (sparse, opaque, meta), or none yet (lazy)."""
+    if tensor.layout != torch.strided or is_lazy(tensor):
         return None
     if type(tensor) is not FakeTensor and tensor.device.type == "meta":  # a fake one never is
         return None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.parameter import is_lazy
 
 from wattstep.errors import InvalidValueError
 from wattstep.schema.workload import (
@@ -64,21 +65,28 @@ class ModuleWorkload:
             raise InvalidValueError(
                 f"{source.name} has no parameters that train", id="nothing-to-train"
             )
+        shape = (preparation.batch_size, *source.input_shape)
+        if any(map(is_lazy, (*model.parameters(), *model.buffers()))):
+            with torch.no_grad():  # it learns its shapes from what it is given
+                model(_random(source, shape))
         freeze(model, preparation)
         optimizer = make_optimizer(source.optimizer, model, preparation)
-        return ModuleTraining(model, optimizer, source, preparation.batch_size)
+        return ModuleTraining(model, optimizer, source, shape)
 
 
 class ModuleTraining:
     """Its one update is itself; the loss is cross entropy, of several outputs their sum."""
 
     def __init__(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, source: ModuleSource, batch: int
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        source: ModuleSource,
+        shape: tuple[int, ...],
     ) -> None:
         self.model, self.optimizer = model, optimizer
         self.data = None
-        self._source = source
-        self._shape = (batch, *source.input_shape)
+        self._source, self._shape = source, shape
 
     @property
     def updates(self) -> Sequence[ParameterUpdate]:
@@ -87,9 +95,7 @@ class ModuleTraining:
 
     def next_batch(self, phase: Phase) -> Tensor:
         """Random inputs."""
-        if self._source.integers:
-            return torch.randint(0, self._source.classes or 2, self._shape)
-        return torch.randn(self._shape)
+        return _random(self._source, self._shape)
 
     def loss(self, batch: Tensor) -> Tensor:
         """Cross entropy with random classes.
@@ -110,6 +116,12 @@ class ModuleTraining:
             )
         targets = torch.zeros((scores.shape[0], *scores.shape[2:]), dtype=torch.int64)
         return functional.cross_entropy(scores, targets)
+
+
+def _random(source: ModuleSource, shape: tuple[int, ...]) -> Tensor:
+    if source.integers:
+        return torch.randint(0, source.classes or 2, shape)
+    return torch.randn(shape)
 
 
 def _copied(module: nn.Module) -> nn.Module:

@@ -97,6 +97,28 @@ def test_what_people_ask_first_stands_on_the_first_screen(
     opened.close()
 
 
+@pytest.mark.parametrize("width", [1280, 1024, 390])
+def test_number_and_unit_stay_on_one_line_in_their_card(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    cards = page.eval_on_selector_all(
+        ".card .big",
+        """(all) => all.map((e) => {
+            if (e.textContent.includes("samples/s")) e.firstChild.textContent = "12,345 ";
+            const text = document.createRange();
+            text.selectNodeContents(e);
+            const inside = e.closest(".card").getBoundingClientRect();
+            return {
+                line: parseFloat(getComputedStyle(e).lineHeight), height: e.getBoundingClientRect().height,
+                left: inside.right - text.getBoundingClientRect().right,
+            };
+        })""",
+    )
+    assert len(cards) > 3
+    for card in cards:
+        assert card["height"] < 1.5 * card["line"]
+        assert card["left"] > 0
+
+
 def test_the_costliest_layer_stands_on_the_first_screen(page: Any) -> None:
     energies = {
         row["layer"]: row["energy"]["value"]

@@ -470,7 +470,18 @@ class Sharing:
         self._lasted: FloatArray | None = None
 
     def folded(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
-        """Shares of a curve of rows and unattributed time over the mean clean step; see `share_curve`."""
+        """Shares of a curve of rows and unattributed time over the mean clean step.
+
+        Each row takes the mean rate of the curve where it lies, times its time; phases are then scaled
+        to what the curve gains in them, so that nothing is lost.
+
+        Args:
+            curve: Accumulated over the mean clean step, from 0 to its length in ns.
+
+        Returns:
+            What each row takes, shape (n,), and the rests, shape (windows, phases). The sum over the
+            rows and rests of one window is the curve's total, on average over the windows.
+        """
         length = int(curve.t_ns[-1]) + SAFE_GAP_NS
         windows = len(self._compensated.unattributed_s)
         if self._ranked is None or self._length != length:
@@ -493,7 +504,7 @@ class Sharing:
             rate: What it gains in a second of these steps, mean over what was sampled.
 
         Returns:
-            As `share_curve`.
+            As `folded`.
         """
         if self._ranked is None or self._length is not None:
             self._ranked = self._lasted = None
@@ -517,26 +528,6 @@ def _inside(curve: Curve, compensated: CompensatedRows, rate: float) -> Curve:
     gains = np.where(seconds > 0, np.nan_to_num(gains) + rate * (1 - covered) * seconds, 0.0)
     total = np.concatenate([[0.0], np.cumsum(gains)])
     return Curve(t_ns=t_ns, total=total, unit=curve.unit, covered_ns=t_ns - begin)
-
-
-def share_curve(
-    rows: TracedRows, compensated: CompensatedRows, curve: Curve
-) -> tuple[FloatArray, FloatArray]:
-    """Shares a curve over the mean clean step out among rows and rests.
-
-    Each row takes the mean rate of the curve where it lies, times its time; phases are then scaled
-    to what the curve gains in them, so that nothing is lost.
-
-    Args:
-        rows: The traced rows.
-        compensated: Those rows, compensated for the overhead of tracing.
-        curve: Accumulated over the mean clean step, from 0 to its length in ns.
-
-    Returns:
-        What each row takes, shape (n,), and the rests, shape (windows, phases). The sum over the
-        rows and rests of one window is the curve's total, on average over the windows.
-    """
-    return Sharing(rows, compensated).folded(curve)
 
 
 def _conserved(

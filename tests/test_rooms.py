@@ -94,7 +94,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
         "JSON of the guard process, a private line between two files"
     ),
     "train.child.local_machine:unlike": "two documents of any kind that are compared by key",
-    "train.loop:describe_training": "fields of RunInfo by name, each typed there",
+    "train.description:describe_training": "fields of RunInfo by name, each typed there",
 }
 
 # Modules whose strings may name a room above their own, and why.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wattstep.sweep.sweep import SweepListener
     from wattstep.train.child.limits import MemoryLimit
     from wattstep.train.execution_hosts import ExecutionHost
-    from wattstep.train.loop import Progress
+    from wattstep.train.progress import Progress
     from wattstep.train.settings import TrainingSettings
     from wattstep.tune.tuning import TuneReport
 

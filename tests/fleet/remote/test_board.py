@@ -32,7 +32,7 @@ from wattstep.remote.ssh.leftovers import Leftovers
 from wattstep.schema.outcome import Configuration
 from wattstep.schema.workload import Preparation
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.attribution.overhead_compensation import (
-    CompensatedRows,
-    Sharing,
-    TracedRows,
-    compensate,
-    fit_correction,
-    match_layers,
-)
+from wattstep.attribution.overhead_compensation import compensate, fit_correction, match_layers
+from wattstep.attribution.sharing import Sharing
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.phases import Phases, common_phases
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.comparison.made import recorded
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import lanes
@@ -34,14 +34,6 @@ MANY_COLUMNS = [
     {**row, "flops": synthetic.figure(1e6, "FLOP", "counted"), "power": synthetic.figure(2.0, "W")}
     for row in synthetic.document()["operations"]
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

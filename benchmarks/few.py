@@ -28,7 +28,6 @@ from wattstep.schema.figure import Figure
 FORWARD = {"conv": 400e-6, "relu": 40e-6, "linear": 160e-6}
 BACKWARD = {"conv_backward": 700e-6, "sum": 100e-6}
 OTHER = {"matmul": 900e-6, "softmax": 100e-6, "adam": 300e-6}
-Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Split:
         x, y: Labeled samples and their classes.
         pool, pool_y: What arrives without labels, in its order, and what it is.
         test, test_y: Held out.
-        pool_classes, test_classes: True classes, held back or not.
+        test_classes: True classes, held back or not.
         unknown: Whether classes are held back.
     """
 
@@ -69,7 +69,6 @@ class Split:
     pool_y: Array
     test: Array
     test_y: Array
-    pool_classes: Array
     test_classes: Array
     unknown: bool
 
@@ -99,5 +98,5 @@ def split(name: str, seed: int, share: float = 0.05) -> Split:
     judged, known = np.flatnonzero(test), np.flatnonzero(labeled)
     return Split(
         x=x[known], y=told[known], pool=x[pool], pool_y=told[pool], test=x[judged],
-        test_y=told[judged], pool_classes=y[pool], test_classes=y[judged], unknown=len(held) > 0,
+        test_y=told[judged], test_classes=y[judged], unknown=len(held) > 0,
     )  # fmt: skip

@@ -28,7 +28,6 @@ WEIGHT: Final = {True: 0.6, False: 0.25}
 NEAR_WALL_MIB: Final = 6150  # of used memory: from here on the system swaps, and times say nothing
 
 # Value: prior and its standard deviation in the logarithm; the kinds that share it; what it rests on.
-DENSE: Final = ("dense convolution",)
 PRIORS: Final[dict[str, tuple[float, float, tuple[tuple[str, str], ...]]]] = {
     # VGG-16, nearly all 3×3, trains at 1.05 of the peak in all on a Pascal card of the same kernels
     # (https://github.com/jcjohnson/cnn-benchmarks: 128.6 ms at batch 16 on a Titan X of 10.97 TFLOP/s),

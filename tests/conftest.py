@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress
 from operator import not_
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -102,6 +103,18 @@ def unpack_board(name: str, root: Path) -> Path:
             end = "" if text.endswith("\\0") else "\n"
             path.write_text(text.replace("\\0", "\0") + end)
     return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, for the tests of one file."""
+    from playwright.sync_api import sync_playwright
+    from tests.chromium import launched
+
+    with sync_playwright() as driver:
+        chromium = launched(driver)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ SOURCE: Final = Path(__file__).parents[1] / "src" / "wattstep"
 OPEN: Final = re.compile(r"\b(?:Mapping|MutableMapping|[dD]ict)\[str, (?:Any|object)\]")
 EDGE: Final = ("to_dict", "from_dict", "document", "from_document")
 OPEN_DOCUMENTS: Final[dict[str, str]] = {
-    "api:sweep": "the document of `sweep.json` for scripts, as the command prints it",
+    "api.training:sweep": "the document of `sweep.json` for scripts, as the command prints it",
     "attribution.tables.operation_table:OperationTable.rows": (
         "what `Run.operations()` gives to scripts: labels and figures by name"
     ),
@@ -94,7 +94,7 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
         "JSON of the guard process, a private line between two files"
     ),
     "train.child.local_machine:unlike": "two documents of any kind that are compared by key",
-    "train.loop:describe_training": "fields of RunInfo by name, each typed there",
+    "train.description:describe_training": "fields of RunInfo by name, each typed there",
 }
 
 # Modules whose strings may name a room above their own, and why.

@@ -12,16 +12,16 @@ from wattstep.schema.views import VIEWS
 
 if TYPE_CHECKING:
     from wattstep import devices as devices
-    from wattstep.api import compare as compare
-    from wattstep.api import compare_by as compare_by
-    from wattstep.api import explain as explain
-    from wattstep.api import export as export
-    from wattstep.api import plan as plan
-    from wattstep.api import predict as predict
-    from wattstep.api import study_plans as study_plans
-    from wattstep.api import sweep as sweep
-    from wattstep.api import train as train
-    from wattstep.api import tune as tune
+    from wattstep.api.planning import plan as plan
+    from wattstep.api.planning import predict as predict
+    from wattstep.api.planning import study_plans as study_plans
+    from wattstep.api.runs import compare as compare
+    from wattstep.api.runs import compare_by as compare_by
+    from wattstep.api.runs import explain as explain
+    from wattstep.api.runs import export as export
+    from wattstep.api.training import sweep as sweep
+    from wattstep.api.training import train as train
+    from wattstep.api.training import tune as tune
     from wattstep.integrations import log_run as log_run
     from wattstep.record.recorder import Recorder as Recorder
     from wattstep.record.recorder import RecordingWarning as RecordingWarning

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.refusals import refused
 from tests.wording import assert_says
 
@@ -44,30 +40,6 @@ def test_between_knots_it_is_linear() -> None:
     )  # fmt: skip
     assert found.map([-10, 0, 50, 100, 110]).tolist() == [990, 1000, 1150, 1300, 1310]
     assert found.uncertainty_at([50, 100, 500]).tolist() == [20, 30, 30]
-
-
-@given(
-    st.lists(st.integers(1, 10**12), min_size=1, max_size=6),
-    st.integers(-(10**17), 10**18),
-    st.lists(st.integers(-(10**13), 10**19 // 4), max_size=5),
-)
-def test_a_document_gives_the_same_map(steps: list[int], first: int, times: list[int]) -> None:
-    from_ns = first + np.cumsum([0, *steps])
-    found = ClockMap(
-        from_ns=from_ns, to_ns=from_ns * 1 + np.arange(len(from_ns)),
-        uncertainty_ns=np.arange(len(from_ns)), rate=1.00001, rate_uncertainty=1e-6, method="load",
-        facts={"correlation": 0.5}, notes=("a note",),
-    )  # fmt: skip
-    back = ClockMap.from_document(json.loads(json.dumps(found.document())))
-    assert back.map(times).tolist() == found.map(times).tolist()
-    assert back.uncertainty_at(times).tolist() == found.uncertainty_at(times).tolist()
-    assert (back.rate_interval(), back.notes) == (found.rate_interval(), found.notes)
-
-
-@pytest.mark.parametrize("document", [{}, {"from_ns": [1], "to_ns": ["x"]}, {"from_ns": [[1]]}])
-def test_a_damaged_document_is_said(document: dict[str, object]) -> None:
-    with refused("damaged-clock-map"):
-        ClockMap.from_document(document)
 
 
 @pytest.mark.parametrize(("offset", "rate"), [(float("nan"), 1.0), (1e12, 1.0), (0.0, 2.0)])

@@ -14,7 +14,6 @@ from wattstep.importing.clocks.alignment_load import (
     Load,
     from_load,
     load_of_intervals,
-    load_of_samples,
 )
 
 SECOND = 1e9
@@ -188,5 +187,3 @@ def test_intervals_that_overlap_and_touch_are_one_stretch() -> None:
     ]
     assert sum(b - a for a, b, level in covered if level == 1) == 30
     assert sum(b - a for a, b, level in covered if level == 0) == 10
-    sampled = load_of_samples([0, 10, 20, 30], [0.5, np.nan, 1.0, 0.0])
-    assert (sampled.t_ns.tolist(), sampled.level.tolist()) == ([0, 20, 30], [0.5, 1.0])

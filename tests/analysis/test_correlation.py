@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wattstep.attribution.correlation import attribute, busy_time, nest, uncovered, wall_time
+from wattstep.attribution.correlation import attribute, nest, uncovered
 from wattstep.errors import InvalidValueError
 from wattstep.recorded.curves import curve_of_clock, curve_of_gauge
 
@@ -174,17 +174,15 @@ def test_a_gap_in_the_samples_is_nobodys():
 
 def test_time_of_operations_and_rest_make_the_step():
     nesting = nested((0, 4 * S, 1), (2 * S, 6 * S, 2), (8 * S, 9 * S, 1))
-    time = wall_time(nesting)
+    time = attribute(nesting, curve_of_clock(0, 9 * S))
     assert time.unit == "s"
     assert time.self_share.tolist() == pytest.approx([3, 3, 1])
-    assert busy_time(nesting).tolist() == pytest.approx([4, 4, 1])
     assert rest(nesting, curve_of_clock(0, 10 * S), 0, 10 * S) == pytest.approx(3)
 
 
 def test_without_operations_all_is_rest():
     nesting = nested()
     assert shares(nesting, one_per_ns(5)) == []
-    assert wall_time(nesting).self_share.tolist() == []
     assert rest(nesting, one_per_ns(5), 0, 5) == pytest.approx(5)
 
 

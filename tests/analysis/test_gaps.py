@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.attribution.gaps import LAUNCHED, Spans, by_cause, device_gaps
+from wattstep.attribution.gaps import LAUNCHED, Spans, by_cause, device_gap_spans
 
 NAN = float("nan")
 LISTS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=6)
@@ -19,6 +21,10 @@ def spans(pairs: list[tuple[int, int]]) -> Spans:
 
 def ns(seconds: dict[str, float]) -> dict[str, int]:
     return {name: round(value * 1e9) for name, value in seconds.items()}
+
+
+def device_gaps(*step: Any) -> dict[str, float]:
+    return {name: gaps.total_s for name, gaps in device_gap_spans(*step).items()}
 
 
 def test_a_gap_before_a_launch_is_the_hosts_and_after_it_the_devices() -> None:

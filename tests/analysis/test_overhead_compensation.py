@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattstep.attribution.overhead_compensation import (
-    CompensatedRows,
-    TracedRows,
-    compensate,
-    fit_correction,
-    match_layers,
-    share_curve,
-)
+from wattstep.attribution.overhead_compensation import compensate, fit_correction, match_layers
+from wattstep.attribution.sharing import Sharing
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.phases import Phases, common_phases
 
@@ -263,7 +258,7 @@ def test_what_is_shared_out_is_the_whole_curve(
     curve = Curve(
         t_ns=t_ns, total=np.concatenate([[0], np.cumsum(gains)]), unit="J", covered_ns=t_ns
     )
-    taken, rests = share_curve(rows, compensated, curve)
+    taken, rests = Sharing(rows, compensated).folded(curve)
     assert whole(compensated, taken, rests) == pytest.approx(sum(gains), rel=1e-9, abs=1e-12)
     assert (taken >= 0).all()
     assert (rests >= 0).all()
@@ -316,8 +311,8 @@ def test_an_operation_at_twice_the_power_gets_twice_the_energy_of_its_time() -> 
     t_ns = np.array([0, 500_000, 850_000, 1_000_000], np.int64)
     power = [1.0, 2.0, 1.0]
     total = np.concatenate([[0], np.cumsum(np.diff(t_ns) * 1e-9 * power)])
-    taken, _ = share_curve(
-        rows, compensated, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    taken, _ = Sharing(rows, compensated).folded(
+        Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
     )
     for layer, phase, joule in (
         ("", 0, 100e-6), ("a", 1, 100e-6), ("b", 1, 300e-6), ("b", 2, 700e-6), ("a", 2, 150e-6),
@@ -421,8 +416,8 @@ def test_the_energy_of_operations_is_not_shared_with_a_scope_that_waits(
     compensated = compensate(rows, ONE_STEP, beside, np.ones(1), 1e-3)
     t_ns = np.array([0, 600, 900, 1000], np.int64) * US
     total = np.array([0, 600e-6, 1500e-6, 1600e-6])
-    taken, rests = share_curve(
-        rows, compensated, Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
+    taken, rests = Sharing(rows, compensated).folded(
+        Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
     )
     assert taken == pytest.approx([350e-6, 275e-6, 75e-6, 900e-6])
     assert rests == pytest.approx(0, abs=1e-12)
@@ -441,7 +436,7 @@ def test_energy_and_cpu_time_of_workers_that_overlap_go_by_their_cores_wall_time
     t_ns = np.array([0, 400, 600, 1000], np.int64) * US
     total = np.array([0, 1200e-6, 2000e-6, 2400e-6])
     curve = Curve(t_ns=t_ns, total=total, unit="J", covered_ns=t_ns)
-    taken, rests = share_curve(rows, compensated, curve)
+    taken, rests = Sharing(rows, compensated).folded(curve)
     assert taken == pytest.approx([3 * 600e-6, 600e-6])
     assert rests == pytest.approx(0, abs=1e-12)
 

@@ -70,7 +70,6 @@ def probe(workload: str, seed: int, **changes: object) -> Probe:
         first=prepared + 40 * MB,
         steady=prepared + 20 * MB + 30 * MB,
         tensors=10 * MB,
-        growth_first=20 * MB,
         growth_steady=30 * MB,
         fresh=0.0,
         libraries=libraries,

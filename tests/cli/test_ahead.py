@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from wattstep.cli.progress import TrainingProgress
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 
 def wattstep(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from tests.matrix.answers import Caller
 from wattstep.cli.progress import TrainingProgress, Warned
 from wattstep.errors import InvalidValueError
 from wattstep.recorded.series import NO_SENSOR
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 ABSENT = {
     "thermal": "no thermal zone below /sys/class/thermal on this machine",

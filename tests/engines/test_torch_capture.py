@@ -16,8 +16,8 @@ from tests.wording import assert_says
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from wattstep import devices, workloads
-from wattstep.engines.torch.capture import capture, capture_at
-from wattstep.engines.torch.memory import MemoryTracker
+from wattstep.engines.torch.capture import capture, captured_as_it_can
+from wattstep.engines.torch.memory import MemoryTracker, tensors_there
 from wattstep.engines.torch.module_workload import ModuleWorkload
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.predict.offload import offload_notes
@@ -31,6 +31,10 @@ def peaks(graph: StepGraph) -> dict[str, int]:
     """Bytes by category at the moment when most are in use."""
     number = int(graph.levels().argmax())
     return {name: round(size) for name, size in graph.by_category(number).items() if size}
+
+
+def capture_at(workload: Any, preparation: Preparation, precision: str = "fp32") -> StepGraph:
+    return captured_as_it_can(workload, preparation, precision, tensors_there)[0]
 
 
 def ran(workload: Any, preparation: Preparation, precision: str) -> dict[str, int]:

@@ -17,6 +17,7 @@ from tests.exporting.made import Did, write_made
 from tests.refusals import refused
 from tests.run.made import Sampled as MadeSamples
 from tests.run.made import import_made, make_run, power
+from tests.small_disks import disk_of
 from tests.wording import assert_says
 
 from wattstep.report.export import FORMATS
@@ -151,16 +152,8 @@ def test_recorded_imported_and_emulated_runs_are_exported(tmp_path: Path) -> Non
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "small", "200k") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.refusals import refused
+from tests.small_disks import disk_of
 from tests.waiting import until
 from tests.wording import assert_says, saying
 
@@ -44,18 +45,8 @@ print(recorder.problem)
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "small", "2m") as folder:
+        yield folder
 
 
 def recorded(run: Path) -> subprocess.CompletedProcess[str]:

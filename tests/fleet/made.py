@@ -13,7 +13,7 @@ from wattstep.sweep.folder import SweepFolder
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 MACHINE = {"model": "board", "cpu": "core", "cores": 2}

@@ -36,7 +36,7 @@ from wattstep.sweep.hosts import Host, Task, cool
 from wattstep.sweep.outcomes import Tally
 from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 LONG_S = 120.0  # until something happens that takes a second where nothing else runs
 NEVER_S = 1e6  # so that a device that is away is only tried again at the end

@@ -26,7 +26,7 @@ from wattstep.sweep.sweep import sweep_here
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local import train_in_child
 from wattstep.train.child.measuring import Listener, measure
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 MIB = 1024**2

@@ -209,7 +209,6 @@ def test_a_line_that_is_none_of_the_runner_s_is_refused(line):
 # --- clocks ---------------------------------------------------------------------------------------
 
 EPOCH_US = 1_700_000_000_000_000
-BOOT_NS = 40_000_000_000  # what the phone has slept before
 
 
 def phone_clock(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.small_disks import disk_of
 from tests.wording import assert_says
 
 from wattstep.sweep.folder import read_outcomes
@@ -17,16 +18,8 @@ from wattstep.sweep.folder import read_outcomes
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk_of(tmp_path / "small", "4m") as folder:
+        yield folder
 
 
 def fill(path: Path, *, but: int) -> None:

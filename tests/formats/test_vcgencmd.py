@@ -12,7 +12,6 @@ from wattstep.formats.recording import FormatError
 from wattstep.formats.vcgencmd import (
     parse_clock,
     parse_pmic,
-    parse_temperature,
     parse_throttled,
 )
 
@@ -48,9 +47,7 @@ def test_throttling_now_and_since_boot_are_apart():
     assert parse_throttled("throttled=0xe0008").since_boot == (1, 2, 3)
 
 
-def test_temperature_and_clock_come_in_si_units():
-    assert parse_temperature("temp=48.8'C\n") == 48.8
-    assert parse_temperature("temp=90.8'C") == 90.8
+def test_clock_comes_in_si_units():
     assert parse_clock("frequency(45)=600000000\n") == 6e8
 
 
@@ -71,13 +68,13 @@ def test_what_is_no_answer_of_the_chip_is_an_error_with_its_line(text, line):
     assert caught.value.line == line
 
 
-@pytest.mark.parametrize("parse", [parse_throttled, parse_temperature, parse_clock, parse_pmic])
+@pytest.mark.parametrize("parse", [parse_throttled, parse_clock, parse_pmic])
 def test_an_answer_to_another_question_is_an_error(parse):
     with pytest.raises(FormatError):
         parse("VCHI initialization failed")
 
 
-@pytest.mark.parametrize("parse", [parse_throttled, parse_temperature, parse_clock, parse_pmic])
+@pytest.mark.parametrize("parse", [parse_throttled, parse_clock, parse_pmic])
 @settings(max_examples=EXAMPLES)
 @given(data=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 @example(data=b"throttled=0x" + b"f" * 5000)

@@ -18,10 +18,11 @@ from tests.wording import assert_says
 
 import wattstep
 from wattstep.attribution.gpu_copies import copies_of
-from wattstep.attribution.overhead_compensation import TracedRows, compensate_device
+from wattstep.attribution.overhead_compensation import compensate_device
 from wattstep.attribution.tables.regression_input import Process, process_of
 from wattstep.attribution.tables.taking_part import bytes_of_rows, cards_of, side_of
 from wattstep.attribution.tables.total_by_rails import rails_of_total
+from wattstep.attribution.traced_rows import TracedRows
 from wattstep.recorded.phases import Phases
 from wattstep.run.run import Run, load
 from wattstep.schema.channel import Channel, Domain

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from wattstep.insight.compare.configuration import configuration_of as of_side
 from wattstep.insight.observe.concluding import notes_on_runs
 from wattstep.insight.observe.evidence import Observed
 from wattstep.insight.observe.groups import groups_of
-from wattstep.run.pooled import differences
 from wattstep.schema.configuration import (
     FIELDS,
     MACHINE,
@@ -117,12 +115,6 @@ def test_all_who_ask_whether_runs_are_alike_follow_the_rule_of_the_field(name: s
     runs = [observed(BASE, "a"), observed(other, "b")]
     apart = field.rule in (Rule.REFUSE, Rule.ENERGY) and name != "batch"
     assert (len(groups_of(runs)) == 2) is apart
-
-    energy = SimpleNamespace(source="sensor")
-    pooled = [
-        SimpleNamespace(info=info, series=SimpleNamespace(energy=energy)) for info in (BASE, other)
-    ]
-    assert bool(differences(*pooled)) is (field.rule is not Rule.WARN)  # type: ignore[arg-type]
 
     warned = warnings([a, b])
     assert bool(warned) is (field.rule is Rule.WARN)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 from tests.run.made import (
     BEGIN,
     EXTRA,
@@ -29,7 +28,6 @@ from tests.wording import assert_says
 from wattstep.attribution.tables import regression_input as module
 from wattstep.attribution.tables.regression_input import Process, process_of, unseen
 from wattstep.run import Run, load
-from wattstep.run.pooled import pooled
 
 TRUTH = {"data-op": 0.004, "forward-op": 0.032, "backward-op": 0.08}  # J a step
 WATTS = (2, 4, 8, 1)  # by phase, and between steps
@@ -249,54 +247,6 @@ def test_a_long_run_is_thinned_to_stretches_and_says_so(
     assert (~known).sum() == 4  # after each stretch nothing is known
     rows = {row["name"]: row["energy"].value for row in run.operations()}
     assert rows == pytest.approx(TRUTH, rel=0.05)
-
-
-# --- several runs -------------------------------------------------------------------------------
-
-
-def test_runs_of_one_configuration_are_taken_together(tmp_path: Path) -> None:
-    runs = [counted(tmp_path / name, steps=150) for name in ("a", "b", "c")]
-    found = pooled(runs)
-    assert not isinstance(found, str)
-    assert len(found.processes) == 3
-    (alone,) = [
-        g for g in found.regression.groups if "backward-op" in found.levels.names[g.members[0]]
-    ]
-    assert alone.energy.value == pytest.approx(0.08, rel=0.02)
-    one = pooled(runs[:1])
-    assert not isinstance(one, str)
-    assert found.regression.observations > 2.5 * one.regression.observations
-
-
-@pytest.mark.parametrize(
-    ("what", "change", "named"),
-    [
-        ("batch_size", 8, ["batch size is 8", "not 4"]),
-        ("threads", 2, ["threads is 2", "not 1"]),
-        ("engine", "other", ["engine is other", "not torch"]),
-        ("device", {"model": "another"}, ["device is another", "not 2 cores"]),
-        ("device", {"cores": 2, "power_mode": "15W"}, ["power mode 15W"]),
-    ],
-)
-def test_runs_that_differ_are_refused_with_the_difference_named(
-    tmp_path: Path, what: str, change: object, named: list[str]
-) -> None:
-    runs = [counted(tmp_path / name, steps=30) for name in ("a", "b")]
-    runs[1].info = replace(runs[1].info, **{what: change})
-    with refused("other-configuration", *named):
-        pooled(runs)
-
-
-def test_no_run_at_all_is_refused() -> None:
-    with refused("no-run"):
-        pooled([])
-
-
-def test_a_run_without_energy_is_named(tmp_path: Path) -> None:
-    runs = [load(make_run(tmp_path / name, []).path) for name in ("a", "b")]
-    found = pooled(runs)
-    assert isinstance(found, str)
-    assert str(tmp_path / "a") in found
 
 
 # --- steps without marks -------------------------------------------------------------------------

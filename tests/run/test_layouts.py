@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wattstep.attribution.overhead_compensation import CompensatedRows, Correction, TracedRows
 from wattstep.attribution.tables.layouts import MOST_LAYOUTS, Labelled, layouts
+from wattstep.attribution.traced_rows import CompensatedRows, Correction, TracedRows
 from wattstep.recorded.phases import Phases
 
 MS = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.comparison.made import recorded
 from tests.serving.served import HOSTILE, STARTS_S, Server, serving
 
@@ -29,14 +29,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (recorded(store / "cut") / "run.json").write_text("{")
     with serving(store, folder) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 class Visit:

@@ -18,7 +18,8 @@ from wattstep.record.recorder import Recorder
 from wattstep.run import Run, load
 from wattstep.schema.figure import Figure
 from wattstep.schema.goal import Goal
-from wattstep.train.loop import Progress, train
+from wattstep.train.loop import train
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 from wattstep.train.time_to_target import TimeToTarget
 

@@ -11,7 +11,7 @@ from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
 from wattstep.plan.file import TUNED
-from wattstep.schema.engine import ScriptTuning
+from wattstep.schema.training_hooks import ScriptTuning
 from wattstep.train.allocators import ALLOCATORS, find_allocator
 from wattstep.train.governor.governor import NOT_THE_CLOCK
 from wattstep.train.script import ProfileSettings

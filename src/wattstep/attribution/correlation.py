@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wattstep.errors import InvalidValueError
-from wattstep.recorded.curves import Curve, as_times, check_intervals, curve_of_clock
+from wattstep.recorded.curves import Curve, as_times, check_intervals
 from wattstep.schema.arrays import FloatArray, IntArray
 
 BoolArray = NDArray[np.bool_]
@@ -226,19 +226,6 @@ def uncovered(nesting: Nesting, curve: Curve) -> Curve:
     return Curve(
         t_ns=knots_ns, total=uncovered_gains, unit=curve.unit, covered_ns=curve.covered_at(knots_ns)
     )
-
-
-def wall_time(nesting: Nesting) -> Attribution:
-    """Wall time in s, shared where several operations run at once: with the rests it makes the step."""
-    if not len(nesting.start_ns):
-        return attribute(nesting, curve_of_clock(0, 0))
-    clock = curve_of_clock(int(nesting.start_ns.min()), int(nesting.end_ns.max()))
-    return attribute(nesting, clock)
-
-
-def busy_time(nesting: Nesting) -> FloatArray:
-    """Duration of each operation in s, in full, whatever else ran meanwhile."""
-    return (nesting.end_ns - nesting.start_ns).astype(np.float64) * 1e-9
 
 
 def _check_operations(start: IntArray, end: IntArray, thread: NDArray[np.integer[Any]]) -> None:

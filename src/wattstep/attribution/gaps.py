@@ -138,31 +138,6 @@ def cut_by_cause(idle: Spans, causes: Mapping[str, Spans], otherwise: str) -> di
     return {**parts, otherwise: rest}
 
 
-def device_gaps(
-    begin_ns: int,
-    end_ns: int,
-    work: Spans,
-    launched_ns: FloatArray,
-    host: Mapping[str, Spans],
-    otherwise: str,
-) -> dict[str, float]:
-    """Time in s of a step in which a device has no work, by why it has none.
-
-    Args:
-        begin_ns: Begin of the step.
-        end_ns: Its end.
-        work: Work on the device.
-        launched_ns: When the call that launched each of it began; NaN where not known.
-        host: What the host did when, the more telling first.
-        otherwise: What it did when none of these.
-
-    Returns:
-        Times that add up to the step less the time in which the device works.
-    """
-    parts = device_gap_spans(begin_ns, end_ns, work, launched_ns, host, otherwise)
-    return {name: spans.total_s for name, spans in parts.items()}
-
-
 def device_gap_spans(
     begin_ns: int,
     end_ns: int,
@@ -171,10 +146,18 @@ def device_gap_spans(
     host: Mapping[str, Spans],
     otherwise: str,
 ) -> dict[str, Spans]:
-    """The intervals of a step in which a device has no work, by why; arguments as of `device_gaps`.
+    """The intervals of a step in which a device has no work, by why it has none.
 
     From the launch of the work that ends a gap on, the gap is the device's and the driver's
     (`LAUNCHED`); before it, and after the last work, it is whatever the host was doing.
+
+    Args:
+        begin_ns: Begin of the step.
+        end_ns: Its end.
+        work: Work on the device.
+        launched_ns: When the call that launched each of it began; NaN where not known.
+        host: What the host did when, the more telling first.
+        otherwise: What it did when none of these.
     """
     holes = work.holes(begin_ns, end_ns)
     order = np.argsort(work.start_ns, kind="stable")

@@ -21,173 +21,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattstep.attribution.correlation import Ranked, nest_ranked, share_ranked
+from wattstep.attribution.correlation import share_ranked
+from wattstep.attribution.traced_rows import (
+    Cells,
+    CompensatedRows,
+    Correction,
+    Labels,
+    Numbers,
+    TracedRows,
+    clock_of_steps,
+    own_phases,
+    within_steps,
+)
 from wattstep.attribution.window_means import CONFIDENCE
-from wattstep.recorded.curves import Curve, curve_of_clock
+from wattstep.recorded.curves import curve_of_clock
 from wattstep.recorded.phases import Phases
-from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.stats.student import half_width
 
-Labels = NDArray[np.object_]
-Numbers = NDArray[np.integer[Any]]
-SAFE_GAP_NS = 1_000
 TESTED = 4  # windows, from which on a fit is tested on those that it was not made on
 SHORTEST = 0.05  # of operations are taken to be nothing but the cost of tracing, at most
 MEDIAN_TO_MEAN = math.sqrt(math.pi / 2)  # how much less surely a median tells the middle
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TracedRows:
-    """Rows of all traced steps, in the order of windows; shape (n,) each.
-
-    Attributes:
-        window: Number of the window, counted from 0 without gaps.
-        start_ns: Begin.
-        end_ns: End.
-        self_ns: Duration without the direct children.
-        thread: Where it ran.
-        parent: Index of the row that encloses it, or -1.
-        scope: Whether it only groups others (module code, optimizer step, annotation).
-        layer: Position of its module path in `layers`.
-        layers: Module paths, "" for none, shape (layers,); a trace has millions of rows and few.
-        on_gpu: Which are work on a GPU; None: none is.
-        waits: Calls that wait for a GPU; None: none does.
-        cores: That each kept busy, by which it shares CPU time and energy with what ran beside it; None:
-            all share alike.
-    """
-
-    window: Numbers
-    start_ns: IntArray
-    end_ns: IntArray
-    self_ns: IntArray
-    thread: Numbers
-    parent: Numbers
-    scope: BoolArray
-    layer: Numbers
-    layers: Labels
-    on_gpu: BoolArray | None = None
-    waits: BoolArray | None = None
-    cores: IntArray | None = None
-
-    @property
-    def on_host(self) -> BoolArray:
-        """Rows of the CPU, which each cost the host the making of an event."""
-        return np.ones(len(self.window), bool) if self.on_gpu is None else ~self.on_gpu
-
-    @property
-    def apart(self) -> BoolArray:
-        """Scopes that no operation holds, for one inside an operation is a part of it; and what waits.
-
-        A call that waits for a GPU does not work while that does, nor do the operations around it.
-        """
-        scopes = self._scopes_apart
-        if self.waits is None or not self.waits.any():
-            return scopes
-        apart = scopes | self.waits
-        above = self.parent[self.waits]
-        while len(above := np.unique(above[above >= 0])):
-            apart[above] = True
-            above = self.parent[above]
-        return apart
-
-    @property
-    def _scopes_apart(self) -> BoolArray:
-        if not self.scope.any():
-            return self.scope
-        apart: BoolArray = self.scope.copy()
-        at = np.flatnonzero(apart)
-        above = self.parent[at]
-        while len(at):
-            inside = above >= 0
-            at, above = at[inside], above[inside]
-            held = ~self.scope[above]
-            apart[at[held]] = False
-            at, above = at[~held], self.parent[above[~held]]
-        return apart
-
-    def ranked(self, start_ns: IntArray, end_ns: IntArray, *, by_cores: bool = False) -> Ranked:
-        """Their nesting at these times, scopes behind operations.
-
-        Args:
-            start_ns: Begin of each row, shape (n,).
-            end_ns: End of each row, shape (n,).
-            by_cores: Whether they share by the cores that each kept busy: wall time is no matter of these.
-        """
-        cores = self.cores if by_cores else None
-        return nest_ranked(start_ns, end_ns, self.thread, self.apart, cores)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Correction:
-    """Cost of tracing.
-
-    Attributes:
-        cost_s: Of one event, for each phase, in s.
-        residual: Relative error with which the cost fitted on odd windows predicts the clean
-            steps beside even ones; NaN with fewer than four windows.
-        inflation: Traced step over clean step, median.
-        windows: How many windows it rests on.
-        error_s: Half width of the 95 % interval of the cost, for each phase, in s: what an
-            operation holds fewer events for than its share, another loses.
-        unattributed_error_s: How far the rest of each phase may be off for that, a window, in s: no
-            further than there are gaps in traced steps. None: not known.
-        within: Share of the cost that lies within operations that enclose nothing, for each phase;
-            None: none does.
-        added_up: What rows and rests of phases with operations come to once the cost is off, before they
-            are scaled, over the clean steps beside them, median; NaN: not known.
-    """
-
-    cost_s: FloatArray
-    residual: float
-    inflation: float
-    windows: int
-    error_s: FloatArray
-    unattributed_error_s: FloatArray | None = None
-    within: FloatArray | None = None
-    added_up: float = math.nan
-
-    def events(self, rows: TracedRows, phase: Numbers) -> FloatArray:
-        """Of how many events each row holds the cost, shape (n,): of those inside it, or a part of its own.
-
-        Args:
-            rows: The traced rows.
-            phase: Position of the phase of each.
-        """
-        top = rows.parent < 0
-        events = np.bincount(rows.parent[~top], minlength=len(rows.parent)).astype(np.float64)
-        if self.within is not None and self.within.any():
-            alone = np.flatnonzero(top & rows.on_host & (events == 0))
-            events[alone] = self.within[phase[alone]]
-        return events
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CompensatedRows:
-    """Cost of each row in the mean clean step; a window's rows and unattributed time add up to the step.
-
-    Attributes:
-        phase: Position of the phase of each row, shape (n,).
-        time_s: Share of wall time, shape (n,).
-        busy_s: Duration counted in full, shape (n,).
-        unattributed_s: What no operation covers, shape (windows, phases).
-        correction: The cost that was taken off.
-        traced: Phases of the traced steps.
-        edges_s: Begin of each phase of the mean clean step, and its end, shape (phases + 1,).
-    """
-
-    phase: Numbers
-    time_s: FloatArray
-    busy_s: FloatArray
-    unattributed_s: FloatArray
-    correction: Correction
-    traced: Phases
-    edges_s: FloatArray
 
 
 def compensate(
@@ -218,12 +76,12 @@ def compensate(
     """
     windows, phases = traced.durations_s.shape
     phase = _phase_of(rows, traced)
-    cells = _Cells(rows, phase, windows, phases)
+    cells = Cells(rows, phase, windows, phases)
     ranked = rows.ranked(rows.start_ns, rows.end_ns)
     busy = (rows.self_ns * 1e-9).astype(np.float64, copy=False)
     if clean_beside is None:
         correction = _uncorrected(windows, phases)
-        time, unattributed = _within_steps(ranked, traced, _clock_of(traced))
+        time, unattributed = within_steps(ranked, traced, clock_of_steps(traced))
         del ranked
     else:
         durations = traced.durations_s
@@ -302,9 +160,9 @@ def compensate_device(
     windows, phases = traced.durations_s.shape
     phase = _phase_of(rows, traced)
     ranked = rows.ranked(rows.start_ns, rows.end_ns)
-    time, idle = _within_steps(ranked, traced, _clock_of(traced))
+    time, idle = within_steps(ranked, traced, clock_of_steps(traced))
     wanted = clean_share * clean_step_s
-    busy = _Cells(rows, phase, windows, phases).sums(time).mean(axis=0)
+    busy = Cells(rows, phase, windows, phases).sums(time).mean(axis=0)
     left = np.maximum(wanted - busy, 0.0)
     scale = np.divide(wanted, busy, out=np.ones(phases), where=busy > wanted)
     mean_idle = idle.mean(axis=0)
@@ -332,42 +190,11 @@ def _scaled(values: FloatArray, factors: FloatArray, phase: Numbers) -> FloatArr
     return values
 
 
-class _Cells:
-    """Sums over the rows of each window and phase."""
-
-    def __init__(self, rows: TracedRows, phase: Numbers, windows: int, phases: int) -> None:
-        self._shape = (windows, phases)
-        self._cell = rows.window if phases == 1 else rows.window.astype(np.int64) * phases + phase
-
-    def sums(self, weights: FloatArray | None) -> FloatArray:
-        """Of these weights, or how many rows there are (None); shape (windows, phases)."""
-        sums = np.bincount(self._cell, weights, minlength=self._shape[0] * self._shape[1])
-        return sums.reshape(self._shape).astype(np.float64)
-
-
 def _uncorrected(windows: int, phases: int) -> Correction:
     """No correction: without clean steps, what tracing costs cannot be determined."""
     nan = float("nan")
     none = np.zeros(phases)
     return Correction(cost_s=none, residual=nan, inflation=nan, windows=windows, error_s=none)
-
-
-def _within_steps(ranked: Ranked, traced: Phases, curve: Curve) -> tuple[FloatArray, FloatArray]:
-    """Share of a curve of each row, and unattributed share of each phase, in its unit."""
-    shares, free = share_ranked(ranked, curve)
-    base = free.t_ns[0]
-    left = np.interp(traced.edges_ns - base, free.t_ns - base, free.total)
-    return shares, np.diff(left, axis=1)
-
-
-def _clock_of(traced: Phases) -> Curve:
-    """Wall time in s that stands still outside of the steps."""
-    begin, end = traced.edges_ns[:, 0], traced.edges_ns[:, -1]
-    t_ns = np.unique(np.concatenate([begin, end]))
-    opened = np.searchsorted(np.sort(begin), t_ns, side="right")
-    inside = (opened > np.searchsorted(np.sort(end), t_ns, side="right"))[:-1]
-    elapsed = np.concatenate([[0], np.cumsum(np.where(inside, np.diff(t_ns), 0))])
-    return Curve(t_ns=t_ns, total=elapsed * 1e-9, unit="s", covered_ns=elapsed)
 
 
 def fit_correction(
@@ -454,120 +281,6 @@ def _most_cost(own_s: FloatArray, children: FloatArray) -> float:
     return float(np.median(own_s[those] / children[those]))
 
 
-class Sharing:
-    """Shares curves out among the same rows, whose nesting is found once.
-
-    Args:
-        rows: The traced rows.
-        compensated: The same on the mean clean step.
-    """
-
-    def __init__(self, rows: TracedRows, compensated: CompensatedRows) -> None:
-        self._rows = rows
-        self._compensated = compensated
-        self._length: int | None = None  # of the steps that the rows are lined up on
-        self._ranked: Ranked | None = None  # by cores, where these are known
-        self._lasted: FloatArray | None = None
-
-    def folded(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
-        """Shares of a curve of rows and unattributed time over the mean clean step; see `share_curve`."""
-        length = int(curve.t_ns[-1]) + SAFE_GAP_NS
-        windows = len(self._compensated.unattributed_s)
-        if self._ranked is None or self._length != length:
-            self._ranked = None  # two at once would be more memory than there need be
-            self._ranked, self._length = _lined_up(self._rows, self._compensated, length), length
-            self._lasted, _ = share_ranked(self._ranked, curve_of_clock(0, windows * length))
-            if self._rows.cores is not None:
-                self._ranked = _lined_up(self._rows, self._compensated, length, by_cores=True)
-        assert self._lasted is not None
-        gained, _ = share_ranked(self._ranked, _tiled(curve, windows, length))
-        return _conserved(self._rows, self._compensated, curve, gained, self._lasted)
-
-    def recorded(self, curve: Curve, rate: float) -> tuple[FloatArray, FloatArray]:
-        """Shares of a curve of rows and unattributed time just when they ran, where all steps were traced.
-
-        Time of steps that was not sampled is taken to be as all that was.
-
-        Args:
-            curve: As it was recorded.
-            rate: What it gains in a second of these steps, mean over what was sampled.
-
-        Returns:
-            As `share_curve`.
-        """
-        if self._ranked is None or self._length is not None:
-            self._ranked = self._lasted = None
-            rows = self._rows
-            self._ranked = rows.ranked(rows.start_ns, rows.end_ns, by_cores=True)
-            self._length = None
-        return _within_steps(
-            self._ranked, self._compensated.traced, _inside(curve, self._compensated, rate)
-        )
-
-
-def _inside(curve: Curve, compensated: CompensatedRows, rate: float) -> Curve:
-    """A curve that stands still outside of steps and has no gap in them."""
-    clock = _clock_of(compensated.traced)
-    begin, end = clock.t_ns[0], clock.t_ns[-1]
-    within = curve.t_ns[(curve.t_ns > begin) & (curve.t_ns < end)]
-    t_ns = np.sort(np.concatenate([clock.t_ns, within]), kind="stable")  # two that are sorted
-    t_ns = t_ns[np.append(True, t_ns[1:] > t_ns[:-1])]
-    gains, covered = curve.difference(t_ns[:-1], t_ns[1:])
-    seconds = np.diff(np.interp(t_ns - begin, clock.t_ns - begin, clock.total))
-    gains = np.where(seconds > 0, np.nan_to_num(gains) + rate * (1 - covered) * seconds, 0.0)
-    total = np.concatenate([[0.0], np.cumsum(gains)])
-    return Curve(t_ns=t_ns, total=total, unit=curve.unit, covered_ns=t_ns - begin)
-
-
-def share_curve(
-    rows: TracedRows, compensated: CompensatedRows, curve: Curve
-) -> tuple[FloatArray, FloatArray]:
-    """Shares a curve over the mean clean step out among rows and rests.
-
-    Each row takes the mean rate of the curve where it lies, times its time; phases are then scaled
-    to what the curve gains in them, so that nothing is lost.
-
-    Args:
-        rows: The traced rows.
-        compensated: Those rows, compensated for the overhead of tracing.
-        curve: Accumulated over the mean clean step, from 0 to its length in ns.
-
-    Returns:
-        What each row takes, shape (n,), and the rests, shape (windows, phases). The sum over the
-        rows and rests of one window is the curve's total, on average over the windows.
-    """
-    return Sharing(rows, compensated).folded(curve)
-
-
-def _conserved(
-    rows: TracedRows,
-    compensated: CompensatedRows,
-    curve: Curve,
-    gained: FloatArray,
-    lasted: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Shares by the rates at which rows gained, scaled to what the curve gains in each phase."""
-    windows, phases = compensated.unattributed_s.shape
-    gains = _gains(curve, compensated.edges_s)
-    spans = np.diff(compensated.edges_s)
-    mean_rate = np.divide(gains, spans, out=np.zeros(phases), where=spans > 0)
-    rate = np.divide(gained, lasted, out=mean_rate[compensated.phase].copy(), where=lasted > 1e-9)
-    shares = rate * compensated.time_s
-    cells = _Cells(rows, compensated.phase, windows, phases)
-    left_gain = np.maximum(gains - cells.sums(gained), 0.0)
-    left_span = np.maximum(spans - cells.sums(lasted), 0.0)
-    rest_rate = np.divide(
-        left_gain, left_span, out=np.broadcast_to(mean_rate, left_gain.shape).copy(),
-        where=left_span > 0.01 * spans + 1e-12,
-    )  # fmt: skip
-    unattributed = rest_rate * compensated.unattributed_s
-    sums = (cells.sums(shares) + unattributed).mean(axis=0)
-    scale = np.divide(gains, sums, out=np.zeros(phases), where=sums > 0)
-    unattributed = unattributed * scale
-    unattributed[:, sums <= 0] = gains[sums <= 0]
-    return shares * scale[compensated.phase], unattributed
-
-
 def _phase_of(rows: TracedRows, traced: Phases) -> Numbers:
     """Position of the phase in which each row begins."""
     windows, phases = traced.durations_s.shape
@@ -578,56 +291,8 @@ def _phase_of(rows: TracedRows, traced: Phases) -> Numbers:
     for window, edges in enumerate(traced.edges_ns):
         part = slice(bounds[window], bounds[window + 1])
         at = np.searchsorted(edges, rows.start_ns[part], side="right") - 1
-        phase[part] = np.clip(at, *_own(edges))
+        phase[part] = np.clip(at, *own_phases(edges))
     return phase
-
-
-def _own(edges: IntArray) -> tuple[int, int]:
-    """First and last phase of a window: those of other kinds of steps have no length in it."""
-    first = int(np.searchsorted(edges, edges[0], side="right")) - 1
-    last = int(np.searchsorted(edges, edges[-1], side="left")) - 1
-    return first, max(first, last)
-
-
-def _lined_up(
-    rows: TracedRows, compensated: CompensatedRows, length: int, *, by_cores: bool = False
-) -> Ranked:
-    """The rows on mean clean steps one after another, each `length` ns after the one before."""
-    start, end = (
-        _mapped(times, rows.window, compensated) for times in (rows.start_ns, rows.end_ns)
-    )
-    np.maximum(start, end, out=end)  # rounding may bring an end of next to no length before it
-    offset = rows.window.astype(np.int64) * length
-    return rows.ranked(start + offset, end + offset, by_cores=by_cores)
-
-
-def _mapped(times: IntArray, window: Numbers, compensated: CompensatedRows) -> IntArray:
-    """Times in traced steps on the axis of the mean clean step, in proportion within a phase."""
-    mapped = np.zeros(len(times), np.int64)
-    targets = compensated.edges_s * 1e9
-    bounds = np.searchsorted(window, np.arange(len(compensated.traced.edges_ns) + 1))
-    for number, edges in enumerate(compensated.traced.edges_ns):
-        part = slice(bounds[number], bounds[number + 1])
-        first, last = _own(edges)
-        mine = slice(first, last + 2)
-        position = np.interp(times[part] - edges[0], edges[mine] - edges[0], targets[mine])
-        mapped[part] = np.rint(position).astype(np.int64)
-    return mapped
-
-
-def _tiled(curve: Curve, times: int, length: int) -> Curve:
-    """The curve again and again, each `length` ns after the one before."""
-    offsets = np.arange(times) * length
-    total = curve.total - curve.total[0]
-    t_ns = (curve.t_ns[None, :] + offsets[:, None]).ravel()
-    totals = (total[None, :] + (np.arange(times) * total[-1])[:, None]).ravel()
-    return Curve(t_ns=t_ns, total=totals, unit=curve.unit, covered_ns=t_ns - t_ns[0])
-
-
-def _gains(curve: Curve, edges_s: FloatArray) -> FloatArray:
-    at = np.interp(edges_s * 1e9, curve.t_ns, curve.total)
-    at[0], at[-1] = curve.total[0], curve.total[-1]
-    return np.diff(at)
 
 
 def match_layers(

@@ -30,11 +30,10 @@ class Spreads:
         of: The instances.
         found: What they say.
         source: The clock behind them.
-        seed: Seed of the resampling.
     """
 
-    def __init__(self, of: Instances, variation: Variation, source: str, seed: int = 0) -> None:
-        self._of, self._variation, self._source, self._seed = of, variation, source, seed
+    def __init__(self, of: Instances, variation: Variation, source: str) -> None:
+        self._of, self._variation, self._source = of, variation, source
         self._draws: dict[int, FloatArray | None] = {}
         self._order = np.argsort(of.group, kind="stable")
         self._first = np.searchsorted(of.group[self._order], np.arange(of.groups + 1))
@@ -60,7 +59,7 @@ class Spreads:
             seconds, self._variation.slow[rows], self._variation.lost_s[rows], window, len(windows)
         )
         if len(windows) not in self._draws:
-            self._draws[len(windows)] = _drawn(len(windows), self._seed)
+            self._draws[len(windows)] = _drawn(len(windows))
         drawn = self._draws[len(windows)]
         typical = float(self._variation.median_s[group])
         measures = {"median": self._ordered(seconds, window, 0.5, 1.0, "s", drawn)}
@@ -172,11 +171,11 @@ class _Sums:
         return np.divide(drawn @ self._lost, time, out=shares, where=time > 0)
 
 
-def _drawn(windows: int, seed: int) -> FloatArray | None:
+def _drawn(windows: int) -> FloatArray | None:
     """Count of each window in each resample of blocks that wrap around, shape (resamples, windows)."""
     if windows < 2:
         return None
-    drawn = resampled(windows, usual_block_length(windows), RESAMPLES, seed)
+    drawn = resampled(windows, usual_block_length(windows), RESAMPLES, seed=0)
     flat = drawn + windows * np.arange(RESAMPLES)[:, None]
     counts = np.bincount(flat.ravel(), minlength=RESAMPLES * windows)
     return counts.reshape(RESAMPLES, windows).astype(np.float64)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.attribution.overhead_compensation import Numbers
+from wattstep.attribution.traced_rows import Numbers
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 # They give the same memory another shape, or hand work on; no element is touched.

@@ -31,7 +31,7 @@ from wattstep.schema.sanitize import plain
 
 if TYPE_CHECKING:
     from wattstep.cli.live_view import Beside
-    from wattstep.train.loop import Progress as Stage
+    from wattstep.train.progress import Progress as Stage
 
 SHOWN_FROM_S = 2.0  # what takes less is over before anybody asks
 PREPARING = "preparing"  # the stage in which a training is refused

@@ -115,7 +115,7 @@ def run(
     from wattstep.sweep.cooling import BetweenRuns
     from wattstep.train.environment import emulated_ambient
     from wattstep.train.execution_hosts import is_elsewhere
-    from wattstep.train.loop import Progress
+    from wattstep.train.progress import Progress
     from wattstep.train.settings import TrainingSettings
 
     planned: PlannedFacts | None = None

@@ -14,7 +14,7 @@ from rich.text import Text
 from wattstep.cli.progress import LINE_EVERY_S, Warned
 from wattstep.report.sweep_table import spell_duration
 from wattstep.schema.outcome import Configuration, Outcome
-from wattstep.train.loop import Progress as Stage
+from wattstep.train.progress import Progress as Stage
 
 
 class _OutcomeLines:

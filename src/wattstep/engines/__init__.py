@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from wattstep.engines.after_import import after_import
 from wattstep.errors import InvalidValueError
-from wattstep.schema.engine import Engine, Listener
+from wattstep.schema.engine import Engine
 from wattstep.schema.registry import Registry
+from wattstep.schema.training_hooks import Listener
 
 if TYPE_CHECKING:
     from wattstep.schedule.tasks import TaskGraph

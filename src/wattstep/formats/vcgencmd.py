@@ -67,15 +67,6 @@ def parse_throttled(data: bytes | str) -> Throttled:
     )
 
 
-def parse_temperature(data: bytes | str) -> float:
-    """`temp=48.8'C`, in °C.
-
-    Raises:
-        FormatError: It is something else.
-    """
-    return float(_answer(data, rf"temp=({_DECIMAL})'C", "measure_temp")[0])
-
-
 def parse_clock(data: bytes | str) -> float:
     """`frequency(45)=600000000`, in Hz.
 

@@ -17,8 +17,8 @@ from wattstep.integrations.steps import StepMarks
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.run import load
-from wattstep.schema.engine import TrainingHooks
 from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
+from wattstep.schema.training_hooks import TrainingHooks
 from wattstep.store.files import new_name
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside

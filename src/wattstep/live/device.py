@@ -34,7 +34,6 @@ WANTED: Final = frozenset(
         "process_cpu_time",
     )
 )
-KEPT: Final = frozenset(OWN_ROLES)  # roles of which the last minute is kept
 UNSAMPLED: Final = "it was not sampled"
 
 

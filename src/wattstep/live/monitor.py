@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.errors import DamagedRunError
-from wattstep.live.device import KEPT, WANTED, Device
+from wattstep.live.device import WANTED, Device
 from wattstep.live.running import BIN_NS
 from wattstep.live.snapshot import ENDED, GONE, RECORDING, WAITING, Snapshot
 from wattstep.live.so_far import SoFar, measured
@@ -109,7 +109,7 @@ class _Run:
     """Picture of a run so far."""
 
     def __init__(self, path: Path, info: RunInfo) -> None:
-        self._so_far = SoFar(path, info, WANTED, KEPT)
+        self._so_far = SoFar(path, info, WANTED)
         self._device = Device(info, self._so_far.channels)
 
     @property

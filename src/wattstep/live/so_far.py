@@ -37,7 +37,6 @@ class SoFar:
         path: Folder of the run.
         info: Description of the run.
         roles: Of channels that are wanted beside those of power and batteries.
-        minute_roles: Roles of channels whose last minute is kept, sample by sample.
 
     Attributes:
         info: See above; it may be set anew.
@@ -55,7 +54,6 @@ class SoFar:
         path: Path,
         info: RunInfo,
         roles: Collection[str] = (),
-        minute_roles: Collection[str] = (),
     ) -> None:
         self.path, self.info = path, info
         reads = [(read, channel) for read in info.reads for channel in read.channels]

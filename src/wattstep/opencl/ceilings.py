@@ -151,7 +151,6 @@ def measure(
     retune: bool = False,
     tell: Callable[[str], None] = lambda text: None,
     host: Mapping[str, str | int] | None = None,
-    silent_s: float = SILENT_S,
     run: Run = run_limited,
 ) -> DeviceCeilings:
     """Measures the ceilings of a device; what is not measured when the time is up is left out, and named.
@@ -163,7 +162,6 @@ def measure(
         retune: Whether to search again all the same.
         tell: Hears what is measured next.
         host: Facts of the CPU that is measured beside it.
-        silent_s: Seconds after which a driver that says nothing hangs.
         run: Runs the process, as `limits.run_limited`.
 
     Raises:
@@ -184,7 +182,7 @@ def measure(
                 "parent": os.getpid(),
                 "outcomes": asking.outcomes.copy(),
             }
-            how = run(ENTRY, [json.dumps(request)], asking.hear, silent_s, left)
+            how = run(ENTRY, [json.dumps(request)], asking.hear, SILENT_S, left)
             if how and time.monotonic() >= begin + seconds:
                 if not asking.device:
                     raise DeviceFaultError(

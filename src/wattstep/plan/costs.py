@@ -24,9 +24,7 @@ from wattstep.schema.workload import Preparation
 Capture = Callable[[Preparation, str], StepFamily]
 
 SESSION: Final = "updates of a session, as long as predicted each"
-# Figures of an estimate that are of a session, in the order in which they are shown.
-OF_SESSION: Final = ("time", "energy", "battery", "temperature", "memory")
-# And of a step, under the names of metrics of a run that can be set beside them.
+# Figures of an estimate that are of a step, under the names of metrics of a run that can be set beside them.
 OF_STEP: Final = (
     "step_time", "throughput", "energy_per_step", "energy_per_sample", "mean_power", "peak_memory",
     "device_peak_memory",
@@ -54,7 +52,7 @@ class Estimate:
         configuration: The way to train.
         prediction: Of its step with one batch, or with two that are added up.
         updates: Of a session.
-        figures: By name, of `OF_SESSION` and `OF_STEP`, each predicted or missing.
+        figures: By name, of a session (time, energy, battery, temperature, memory) and `OF_STEP`, each predicted or missing.
         fits_with: Probability that the device's memory suffices.
     """
 

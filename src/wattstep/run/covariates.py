@@ -13,7 +13,7 @@ from wattstep.device.disturbance import OTHER_CORES, STOLEN, WINDOW_NS, other_cp
 from wattstep.device.throttling import Stretch, overlapping
 from wattstep.recorded.curves import Curve, add_curves
 from wattstep.recorded.imported import UNKNOWN
-from wattstep.recorded.reading import Marks
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import NO_EVIDENCE, StepFlags, around_training, own_curves

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wattstep.attribution.codes import Codes, compact
-from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Combined, Names, combined
 from wattstep.attribution.tables.operations import RunBreakdown
 from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.attribution.traced_rows import TracedRows
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.power import EnergySource
-from wattstep.recorded.reading import Marks, Tables
+from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.lanes import Lane, OperationLanes, StepLane

@@ -240,14 +240,13 @@ def manycore(cores: int = 68) -> Machine:
     )
 
 
-def equal_cores(cores: int, *, flops: float = 1e10, bandwidth: float = 1e10) -> Machine:
+def equal_cores(cores: int) -> Machine:
     """A machine of equal cores that share a bandwidth which half of them saturate.
 
     Args:
         cores: Number of them.
-        flops: Rate in FLOP/s of each.
-        bandwidth: Rate in B/s of all.
     """
+    flops = bandwidth = 1e10
     return Machine(
         name=f"equal-{cores}",
         title=f"{cores} equal cores",

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.schedule.machine import Machine
-from wattstep.schedule.simulate import Timeline, alone_s, simulate
+from wattstep.schedule.simulate import alone_s, simulate
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import Running, Times
 from wattstep.schema.arrays import FloatArray
@@ -122,20 +122,17 @@ def best_of(
     graph: TaskGraph,
     times: Times,
     machine: Machine,
-    *,
-    by: Callable[[Timeline], float] = lambda timeline: timeline.makespan_s,
 ) -> Schedule:
-    """The plan that the simulation prefers, the first of equals; of a machine that keeps teams those in which workers do.
+    """The plan that is the fastest in the simulation, the first of equals; of a machine that keeps teams those in which workers do.
 
     Args:
         plans: At least one, of one worker.
         graph: Of the step.
         times: The performance model.
         machine: Where.
-        by: What is to be least; None of it beyond a bound: infinity.
     """
     possible = [plan for plan in plans if plan.keeps_teams or not machine.keeps_teams]
-    return min(possible, key=lambda plan: by(simulate(graph, plan, times, machine)))
+    return min(possible, key=lambda plan: simulate(graph, plan, times, machine).makespan_s)
 
 
 @dataclass(kw_only=True)

@@ -1,6 +1,6 @@
 """Configuration of a run, field by field, and the rule for runs that differ in one.
 
-One table decides for comparisons, observations, sweeps and pooled regressions alike
+One table decides for comparisons, observations and sweeps alike
 (docs/comparing.md, "Which runs are alike").
 """
 

@@ -38,7 +38,7 @@ raise SystemExit(code)
 
 
 class ProgressFacts(TypedDict):
-    """How far a run is, as `train.loop.Progress`."""
+    """How far a run is, as `train.progress.Progress`."""
 
     stage: str
     share: float

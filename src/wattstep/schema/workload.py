@@ -245,16 +245,6 @@ class Preparation:
         exponent = {"linear": 1.0, "sqrt": 0.5, "fixed": 0.0}[self.rate_rule]
         return float(rate * ratio**exponent)
 
-    def classes_for(self, facts: WorkloadFacts) -> int:
-        """The classes to build for.
-
-        Raises:
-            InvalidValueError: The workload has none to choose, or too few are asked for.
-        """
-        if facts.classes is None:
-            raise InvalidValueError(f"{facts.name} has no classes to choose")
-        return facts.classes if self.classes is None else self.classes
-
     def image_size_for(self, facts: WorkloadFacts) -> int:
         """The height and width to build for.
 

@@ -110,10 +110,10 @@ def message_page(
     return page(text, status=status)
 
 
-def page(text: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def page(text: str, *, status: int = 200) -> Response:
     """HTML; names may hold halves of surrogate pairs, which UTF-8 cannot."""
     content = text.encode("utf-8", errors="replace")
-    answer = HTMLResponse(content, status_code=status, headers=dict(headers or {}))
+    answer = HTMLResponse(content, status_code=status)
     answer.headers["cross-origin-opener-policy"] = "same-origin"
     return answer
 

@@ -31,7 +31,7 @@ from wattstep.sweep.plan import SweepPlan
 from wattstep.sweep.sweep import RETRY_S, HostsListener, Say, sweep_on
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 _FILE: Final = b"\n--- "  # begins each file in what a board tells of its thermal zones
 

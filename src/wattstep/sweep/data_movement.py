@@ -21,7 +21,7 @@ from wattstep.insight.compare.data_movement import (
     read_study,
 )
 from wattstep.train.child.local import train_in_child
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 PART: Final = ".part"  # of a folder's name while its training goes on

@@ -18,7 +18,7 @@ from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.child.measuring import Listener, Measure, measure
 from wattstep.train.environment.device_state import parse_state
 from wattstep.train.environment.keeper import Keeper
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 # A training of this machine's gets Ctrl-C as well: for so long it may write its run.

@@ -26,7 +26,7 @@ from wattstep.sweep.plan import SweepPlan
 from wattstep.train.child.local_machine import unlike, versions
 from wattstep.train.child.measuring import CONTINUES, Listener, Measure, measure
 from wattstep.train.environment.keeper import Keeper
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 RETRY_S: Final = 60.0  # before a host that is away is tried again
 ATTEMPTS: Final = 3  # of a configuration that brings its board down

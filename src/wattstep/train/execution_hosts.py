@@ -10,7 +10,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local import train_in_child
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import ProfileSettings, profile_in_child
 from wattstep.train.settings import TrainingSettings
 

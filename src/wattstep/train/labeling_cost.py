@@ -32,7 +32,6 @@ def measure_labeling(
     budget_ms: float = FLAME_DELAY_MS,
     nice: int = 0,
     power_model: str | None = None,
-    target: str | None = None,
 ) -> LabelingCost:
     """Records a labeler at work; each step labels 500 samples and learns from them.
 
@@ -44,7 +43,6 @@ def measure_labeling(
         budget_ms: By which that may be delayed at most.
         nice: Of the labeling beside the job, and of this process from then on.
         power_model: As for `Recorder`.
-        target: Where the sensors are, as for `Recorder`.
 
     Raises:
         InvalidValueError: There is no sample, or something cannot be used.
@@ -62,7 +60,7 @@ def measure_labeling(
         first += SAMPLES
 
     with Recorder(
-        path, trace="none", warmup=WARMUP, power_model=power_model, target=target,
+        path, trace="none", warmup=WARMUP, power_model=power_model,
         about={"workload": "labeling", "batch_size": SAMPLES},
     ) as recorder:  # fmt: skip
         for _ in range(WARMUP):

@@ -9,11 +9,11 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError, RecordingError, WattstepError
@@ -24,12 +24,12 @@ from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.checks import MOST_NUMBER
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, ProgressFacts, refusal_news, tidied_at_sigterm
-from wattstep.schema.run_documents import ForecastFacts, ModelFacts, with_processor
+from wattstep.schema.processes import ChildNews, refusal_news, tidied_at_sigterm
+from wattstep.schema.run_documents import ForecastFacts, with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
-from wattstep.schema.workload import DataFacts, WorkloadFacts, kind_of
 from wattstep.store.files import new_name
+from wattstep.train.description import describe_training
 from wattstep.train.environment import (
     AMBIENT_UNKNOWN,
     FAN_UNKNOWN,
@@ -51,6 +51,7 @@ from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
 from wattstep.train.governor.governor import NONE, Governor, check_governor, governing
 from wattstep.train.memory.step import track_step
+from wattstep.train.progress import Progress
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 from wattstep.train.time_to_target import TimeToTarget
 
@@ -72,35 +73,6 @@ REPORT_NS = 100_000_000
 # What comes last takes about so long, in s: following the memory of a step, and writing the run.
 FOLLOWED_S, WRITING_S = 0.5, 1.0
 FORECAST_AT = 0.2  # share of the run from which on what is said to be left is kept in its record
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Progress of a run.
-
-    Attributes:
-        stage: "preparing", "waiting until steady", "idle before", "governing", "training",
-            "tracing" (the last traced steps), "idle after", "following memory", "foreground" or "writing".
-        share: Of the run that is done, from 0 to 1, what follows the measured steps in it: it is less
-            than 1 as long as anything is reported.
-        steps: Steps done.
-        loss: Of the last step.
-        said: Further state, in a few words.
-        ahead: Time, joules and battery: used and left, in a few words.
-        unpowered: Why there are no joules among that; "" where there are, or nothing is left.
-    """
-
-    stage: str
-    share: float = 0.0
-    steps: int = 0
-    loss: float | None = None
-    said: str = ""
-    ahead: str = ""
-    unpowered: str = ""
-
-    def to_dict(self) -> ProgressFacts:
-        """JSON-ready."""
-        return cast(ProgressFacts, asdict(self))
 
 
 def train(
@@ -246,78 +218,6 @@ def _stay_idle(
 def _stage(name: str) -> str:
     """What progress calls a stretch of the record."""
     return name.replace("_", " ")
-
-
-def _tokens(facts: WorkloadFacts) -> dict[str, int]:
-    """Of a workload of tokens, how many a sample has."""
-    tokens = facts.tokens_per_sample
-    return {} if tokens is None else {"tokens_per_sample": tokens}
-
-
-def describe_training(
-    settings: TrainingSettings,
-    *,
-    engine: str,
-    threads: int | None,
-    options: Mapping[str, Any],
-    data: DataFacts,
-    model: ModelFacts,
-) -> dict[str, Any]:
-    """Fields of `RunInfo` that are known before a training begins.
-
-    Args:
-        settings: The settings.
-        engine: With its version.
-        threads: Of an operation; None: not known yet.
-        options: Of the trainer, as it heeds them.
-        data: That it trains on.
-        model: Facts of the network.
-    """
-    facts = workloads.find(settings.workload).facts
-    shape = {
-        "classes": settings.classes or facts.classes,
-        "image_size": settings.image_size or facts.image_size,
-        "channels_last": settings.channels_last or None,
-        "compiled": settings.compiled or None,
-        "policy": settings.policy,
-        "exported": None if settings.exported is None else True,
-        "optimizer_kernel": settings.optimizer_kernel,
-        "interop_threads": settings.interop_threads,
-        "cores": settings.cores,
-        "allocator": settings.allocator,
-        "one_thread": bool(engines.find(settings.engine).one_thread) or None,
-        **options,
-        **settings.strategies,
-        "until": settings.until,
-        "governor": settings.governed_by or None,
-        "subtract_idle": settings.subtract_idle,
-        "exclude": list(settings.excluded) or None,
-    }
-    return {
-        "workload": facts.name,
-        "title": facts.title,
-        "engine": engine,
-        "batch_size": settings.batch_size,
-        "threads": threads,
-        "precision": settings.precision,
-        "processor": kind_of(settings.processor),
-        "seed": settings.seed,
-        "data": data,
-        # What the sensors say of the surroundings is added when they are known.
-        "conditions": {
-            **surroundings((), settings.ambient, settings.target),
-            **({} if settings.cooled is None else {"cooldown": dict(settings.cooled)}),
-        },
-        "calibration": settings.calibration,
-        "model": {**model, **_tokens(facts)},
-        "planned": settings.planned or {},
-        "asked": settings.asked,
-        "options": {
-            "accumulate": settings.accumulate,
-            "rate_rule": settings.rate_rule,
-            **{key: value for key, value in shape.items() if value is not None},
-        },
-    }
 
 
 class _Loop:

@@ -21,10 +21,10 @@ from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
-from wattstep.schema.engine import ScriptTuning
 from wattstep.schema.processes import child_command, ends_with_us, outwait
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
+from wattstep.schema.training_hooks import ScriptTuning
 from wattstep.store.files import new_name
 from wattstep.store.shareable import shareable
 from wattstep.train.allocators import find_allocator

@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn
 
 from wattstep import engines
 from wattstep.engines.after_import import after_import
-from wattstep.schema.engine import Listener, Phases
 from wattstep.schema.processes import refusal_news
+from wattstep.schema.training_hooks import Listener, Phases
 from wattstep.train.running import run_script
 from wattstep.train.script import settle_script, tuning_of
 from wattstep.tune.power import TurnPower

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.refusals import refused
+from tests.small_disks import disk_of
 from tests.waiting import until
 from tests.wording import saying
 
@@ -32,7 +33,7 @@ from wattstep.remote.ssh.leftovers import Leftovers
 from wattstep.schema.outcome import Configuration
 from wattstep.schema.workload import Preparation
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 
@@ -486,19 +487,6 @@ raise SystemExit(3)
 """
 
 
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A disk of its own for a folder, where that may be mounted."""
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("a small disk can be mounted by root only")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def test_a_disk_that_fills_there_costs_no_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -506,7 +494,7 @@ def test_a_disk_that_fills_there_costs_no_run(
     script = tmp_path / "fill.py"
     script.write_text(FILLING)
     settings = ProfileSettings(script=str(script), trace="none", target="ssh:board")
-    with small_disk(tmp_path / "board/home", "120m"), serving(tmp_path / "board") as server:
+    with disk_of(tmp_path / "board/home", "120m"), serving(tmp_path / "board") as server:
         with board(server, said, keep=False) as place:
             code, out = place.profile(settings, str(tmp_path / "run"))
         assert server.left() == []
@@ -519,7 +507,7 @@ def test_a_disk_that_fills_there_costs_no_run(
 def test_a_disk_that_is_full_there_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     said: list[str] = []
     with (
-        small_disk(tmp_path / "board/home", "8m"),
+        disk_of(tmp_path / "board/home", "8m"),
         serving(tmp_path / "board") as server,
         board(server, said) as place,
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.comparison.made import recorded
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import lanes
@@ -34,14 +34,6 @@ MANY_COLUMNS = [
     {**row, "flops": synthetic.figure(1e6, "FLOP", "counted"), "power": synthetic.figure(2.0, "W")}
     for row in synthetic.document()["operations"]
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +87,28 @@ def test_what_people_ask_first_stands_on_the_first_screen(
     in_a_row = 3 if width == 390 else len(numbers)
     assert len(set(numbers)) == -(-len(numbers) // in_a_row)  # at one height in each row
     opened.close()
+
+
+@pytest.mark.parametrize("width", [1280, 1024, 390])
+def test_number_and_unit_stay_on_one_line_in_their_card(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    cards = page.eval_on_selector_all(
+        ".card .big",
+        """(all) => all.map((e) => {
+            if (e.textContent.includes("samples/s")) e.firstChild.textContent = "12,345 ";
+            const text = document.createRange();
+            text.selectNodeContents(e);
+            const inside = e.closest(".card").getBoundingClientRect();
+            return {
+                line: parseFloat(getComputedStyle(e).lineHeight), height: e.getBoundingClientRect().height,
+                left: inside.right - text.getBoundingClientRect().right,
+            };
+        })""",
+    )
+    assert len(cards) > 3
+    for card in cards:
+        assert card["height"] < 1.5 * card["line"]
+        assert card["left"] > 0
 
 
 def test_the_costliest_layer_stands_on_the_first_screen(page: Any) -> None:

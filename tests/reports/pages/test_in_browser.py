@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.reports import synthetic
 
 from wattstep.report.html.report import write_report
@@ -31,14 +31,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     write_report(runs, path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 class Visit:

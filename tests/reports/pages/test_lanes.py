@@ -25,7 +25,6 @@ from wattstep.report.html.lanes import (
     MOST_TEXT,
     Columns,
     Encoded,
-    decode,
     encode,
     lanes_section,
     thinned,
@@ -36,6 +35,27 @@ from wattstep.run.lanes import Lane
 
 def inflated(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text))
+
+
+def decode(spec: Mapping[str, Any], data: bytes) -> np.ndarray:
+    """A column as it was; what the script of the page does.
+
+    Args:
+        spec: Description that `Columns.add` returned.
+        data: All columns, inflated.
+    """
+    count, differences = spec["count"], spec["differences"]
+    stored = count - 1 if differences and count else count
+    at, planes = spec["at"], spec["planes"]
+    folded = np.zeros((stored, 8), np.uint8)
+    folded[:, :planes] = (
+        np.frombuffer(data, np.uint8, stored * planes, at).reshape(planes, stored).T
+    )
+    number = folded.view("<u8").ravel().astype(np.int64)
+    values = ((number >> 1) ^ -(number & 1)) + spec["middle"]
+    if differences and count:
+        values = np.cumsum(np.append(spec["first"], values))
+    return values
 
 
 def read(found: Encoded, part: str, spec: Mapping[str, Any]) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.reports import synthetic
 from tests.reports.pages.made_lanes import MS, lanes
 from tests.wording import assert_says
@@ -30,14 +30,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report([synthetic.reported(document=synthetic.document(), timeline=lanes())], path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 class Visit:

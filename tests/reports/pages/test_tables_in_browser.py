@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.reports import synthetic
 from tests.wording import assert_says
 
@@ -38,14 +38,6 @@ def many_operations() -> list[dict[str, Any]]:
         found.append(row)
     found[7]["name"] = "=HYPERLINK(1)|<b>"
     return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from tests.wording import assert_says
 
 from wattstep.insight.explain import explain
 from wattstep.run import Run, load
-from wattstep.run.pooled import pooled
 
 WATTS = {"a": 20.0, "b": 8.0, "c": 12.0, "": 3.0}
 MEAN_MS = {"a": 30.0, "b": 20.0, "c": 15.0}
@@ -111,10 +110,3 @@ def test_explain_names_the_clocks_in_the_delay_that_it_found(tmp_path: Path) -> 
     delay = found.figures["sensor_delay"]
     assert delay.value == pytest.approx(0.004, abs=5e-4)
     assert_says(" ".join(found.sentences), "clocks aligned to ± 5 ms")
-
-
-def test_several_imports_are_taken_together(tmp_path: Path) -> None:
-    runs = [made(tmp_path / name, 0.005)[0] for name in "ab"]
-    found = pooled(runs)
-    assert not isinstance(found, str)
-    assert found.regression.reason is None

@@ -79,7 +79,7 @@ class Fewer:
         return _shares(self.group, self.seconds)
 
 
-def in_fewer(observed: Observed, kinds: Kinds, most: int = MOST, groups: int = GROUPS) -> Fewer:
+def in_fewer(observed: Observed, kinds: Kinds) -> Fewer:
     """Many kinds in groups: a long one alone, short ones with those that run beside them.
 
     A kind has samples in proportion to its time. Where kinds are more than samples can tell even if
@@ -89,13 +89,11 @@ def in_fewer(observed: Observed, kinds: Kinds, most: int = MOST, groups: int = G
     Args:
         observed: The samples.
         kinds: Of what.
-        most: Where kinds are no more, each is alone.
-        groups: In which there are more, at most.
     """
     covariance, seconds, axis = similarity(kinds), observed.kind_seconds(), observed.axis
     group = np.arange(len(kinds.names))
-    if len(group) > most:
-        group = groups_of(kinds, seconds, _positions(axis), groups)
+    if len(group) > MOST:
+        group = groups_of(kinds, seconds, _positions(axis), GROUPS)
         first = np.unique(group, return_index=True)[1]
         count = len(first)
         sums = sparse.csr_matrix(

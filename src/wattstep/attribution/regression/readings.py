@@ -36,7 +36,6 @@ class Readings:
         lasted_s: How long before that it began, for differences of a counter; None for a gauge,
             whose averaging window is to be found.
         watts: Mean power over it, shape (n,).
-        origin_ns: What times are counted from.
         spacing_s: Median time from one to the next.
         resolution: Smallest step of the values in W, or 0.
         early_s: By how much values may have come before their time here.
@@ -49,7 +48,6 @@ class Readings:
     end_s: FloatArray
     lasted_s: FloatArray | None
     watts: FloatArray
-    origin_ns: int
     spacing_s: float
     resolution: float
     early_s: float
@@ -83,7 +81,7 @@ def readings(process: Sampled) -> Readings:
     if process.counter:
         return _differences(at, value, stretch, origin, resolution, early)
     return Readings(
-        end_s=at, lasted_s=None, watts=value, origin_ns=origin, spacing_s=_spacing(at),
+        end_s=at, lasted_s=None, watts=value, spacing_s=_spacing(at),
         resolution=resolution, early_s=early, slow_w=np.zeros(len(at)),
     )  # fmt: skip
 
@@ -153,7 +151,7 @@ def _differences(
     lasted = np.where(whole, lasted, 1.0)
     return Readings(
         end_s=at[1:][whole], lasted_s=lasted[whole], watts=(gained / lasted)[whole],
-        origin_ns=origin, spacing_s=spacing,
+        spacing_s=spacing,
         resolution=resolution / spacing if spacing > 0 else 0.0, early_s=early,
         slow_w=np.zeros(int(whole.sum())),
     )  # fmt: skip

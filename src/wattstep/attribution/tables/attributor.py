@@ -9,10 +9,11 @@ import numpy as np
 
 from wattstep.attribution.codes import Codes
 from wattstep.attribution.folding import fold, mean_gain, stand_alone
-from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
 from wattstep.attribution.quantities import RAIL, AttributedQuantity, Bounds, Moved
+from wattstep.attribution.sharing import Sharing
 from wattstep.attribution.step_energy import not_told
 from wattstep.attribution.tables.taking_part import TakingPart
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.clock_error import ClockError, shifted
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.imported import TRACED, UNKNOWN, WHOLE_TRACE, Alignment, Imported

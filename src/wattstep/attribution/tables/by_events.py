@@ -11,8 +11,8 @@ import numpy as np
 from wattstep.attribution.tables.event_energy import EventEnergy, Part, event_energy
 from wattstep.attribution.tables.phase_spans import NO_LENGTH, PhaseSpans
 from wattstep.attribution.tables.row_labels import NO_LAYER
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.power import EnergySource
-from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wattstep.recorded.reading import Marks
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.journal import Mark

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wattstep.attribution.overhead_compensation import TracedRows
+from wattstep.attribution.traced_rows import TracedRows
 from wattstep.schema.arrays import IntArray
 
 

@@ -19,9 +19,9 @@ from wattstep.attribution.tables.regression_input import (
     thinned,
 )
 from wattstep.attribution.tables.regression_rows import RegressionRows
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.phases import Phases
 from wattstep.recorded.power import EnergySource
-from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import Figure, Missing, Status, missing

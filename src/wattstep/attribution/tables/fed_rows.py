@@ -10,14 +10,9 @@ import numpy as np
 
 from wattstep.attribution.codes import Codes
 from wattstep.attribution.gpu_copies import copies_of
-from wattstep.attribution.overhead_compensation import (
-    CompensatedRows,
-    Sharing,
-    TracedRows,
-    compensate,
-    compensate_device,
-)
+from wattstep.attribution.overhead_compensation import compensate, compensate_device
 from wattstep.attribution.quantities import RAIL
+from wattstep.attribution.sharing import Sharing
 from wattstep.attribution.tables.attributor import NO_BYTES
 from wattstep.attribution.tables.naming import Names
 from wattstep.attribution.tables.step_kinds import KindPhases
@@ -31,6 +26,7 @@ from wattstep.attribution.tables.taking_part import (
     side_of,
 )
 from wattstep.attribution.tables.traced import TracedColumns
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.series import Series
 from wattstep.schema.arrays import BoolArray, FloatArray
 from wattstep.schema.channel import Channel

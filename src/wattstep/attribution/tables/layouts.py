@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wattstep.attribution.codes import Codes
-from wattstep.attribution.overhead_compensation import CompensatedRows, TracedRows
 from wattstep.attribution.regression.problem import Layout
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 MOST_LAYOUTS = 32  # of a run: more say nothing new of how operation times vary

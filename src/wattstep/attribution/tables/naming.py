@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattstep.attribution.codes import MOST_FLAGS, Codes, compact
-from wattstep.attribution.overhead_compensation import Labels
+from wattstep.attribution.traced_rows import Labels
 from wattstep.schema.arrays import BoolArray, IntArray
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wattstep.recorded.reading import Marks
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing

@@ -9,9 +9,9 @@ import numpy as np
 
 from wattstep.attribution.breakdown import Breakdown, unattributed_columns
 from wattstep.attribution.codes import compact
-from wattstep.attribution.overhead_compensation import CompensatedRows
 from wattstep.attribution.tables.row_labels import RowLabels
 from wattstep.attribution.tables.step_kinds import NOT_TRACED
+from wattstep.attribution.traced_rows import CompensatedRows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.figure import missing
 from wattstep.schema.figures import Figures

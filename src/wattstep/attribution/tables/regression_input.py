@@ -86,14 +86,13 @@ class RegressionResult:
 
 
 def process_of(
-    steps: TracedSteps, source: EnergySource, pooled: bool = False, quantity: str = "energy"
+    steps: TracedSteps, source: EnergySource, quantity: str = "energy"
 ) -> Process | Missing:
     """Input of the regression from a run, or the reason why there is none.
 
     Args:
         steps: Of the run.
         source: Of its energy, or of anything else that accumulates.
-        pooled: Whether it is one of several: their steps must be cut alike.
         quantity: What it is the source of: rows that cannot take of it have no part.
     """
     if steps.reason is not None:
@@ -105,7 +104,7 @@ def process_of(
     if not of_device and steps.ahead > MOST_AHEAD:
         return Missing(AHEAD.format(steps.ahead))
     labelled, named = steps.labelled_of(quantity)
-    if exact := all_traced and not pooled:
+    if exact := all_traced:
         each = anchored(labelled)
         step_layouts, edges_s, edges_ns, bare = each.layouts, each.edges_s, each.edges_ns, 0
         exact = each.exact

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from wattstep.attribution.codes import Codes, compact
-from wattstep.attribution.overhead_compensation import CompensatedRows
 from wattstep.attribution.tables.naming import Combined, Names, combined
+from wattstep.attribution.traced_rows import CompensatedRows
 from wattstep.schema.arrays import BoolArray
 
 NO_LAYER = "(no single layer)"

@@ -17,8 +17,8 @@ from wattstep.attribution.step_kinds import (
 from wattstep.attribution.tables.clean_phases import clean_phases, seconds_beside
 from wattstep.attribution.tables.traced import TracedColumns
 from wattstep.attribution.window_means import Windows
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.phases import Phases
-from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.figure import CLOCK, Figure, Status, missing

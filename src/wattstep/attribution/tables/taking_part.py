@@ -11,9 +11,10 @@ import numpy as np
 
 from wattstep.attribution.codes import Codes
 from wattstep.attribution.gpu_copies import ACROSS, WITHIN
-from wattstep.attribution.overhead_compensation import CompensatedRows, Sharing, TracedRows
 from wattstep.attribution.quantities import Taking
+from wattstep.attribution.sharing import Sharing
 from wattstep.attribution.tables.layouts import Labelled
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.curves import Curve
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import Channel

@@ -13,9 +13,9 @@ import numpy as np
 
 from wattstep.attribution.gaps import Spans
 from wattstep.attribution.gpu_idle import UNKNOWN
-from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Names
 from wattstep.attribution.tables.step_kinds import KindPhases
+from wattstep.attribution.traced_rows import TracedRows
 from wattstep.attribution.undisturbed import (
     SOON,
     Delays,
@@ -28,8 +28,8 @@ from wattstep.attribution.undisturbed import (
     interpolated,
     replay,
 )
+from wattstep.recorded.marks import Marks
 from wattstep.recorded.phases import Phases
-from wattstep.recorded.reading import Marks
 from wattstep.recorded.steps import Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 

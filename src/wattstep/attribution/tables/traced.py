@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from wattstep.attribution.codes import Codes
 from wattstep.attribution.gaps import is_wait
-from wattstep.attribution.overhead_compensation import TracedRows
 from wattstep.attribution.tables.naming import Names, names_of
+from wattstep.attribution.traced_rows import TracedRows
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 NAMES = ("name", "kind", "layer", "phase", "processor", "shapes")

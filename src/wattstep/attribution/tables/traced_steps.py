@@ -10,12 +10,7 @@ import numpy as np
 
 from wattstep.attribution.breakdown import Breakdown
 from wattstep.attribution.codes import Codes, compact
-from wattstep.attribution.overhead_compensation import (
-    CompensatedRows,
-    TracedRows,
-    compensate,
-    match_layers,
-)
+from wattstep.attribution.overhead_compensation import compensate, match_layers
 from wattstep.attribution.quantities import AttributedQuantity
 from wattstep.attribution.tables.attributor import Attributor
 from wattstep.attribution.tables.clean_phases import layer_shares
@@ -32,6 +27,7 @@ from wattstep.attribution.tables.teams import COLUMNS, cores_of
 from wattstep.attribution.tables.timeline import Timeline, Traced, Untraced, as_traced, untraced
 from wattstep.attribution.tables.traced import TracedColumns, outermost_above
 from wattstep.attribution.tables.traced_windows import TracedWindows
+from wattstep.attribution.traced_rows import CompensatedRows, TracedRows
 from wattstep.recorded.instruments import Instruments
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.series import Series, real_cores

@@ -17,7 +17,6 @@ _MOVES: Final = frozenset(
     }
 )  # fmt: skip
 _CONVOLUTIONS: Final = ("Convolution", "Deconvolution", "Conv2DBackPropFilter")
-_PRODUCTS: Final = ("Gemm", "MatMul")  # of ONNX, also where MNN computes them by a convolution
 # What an elementwise or reducing operation is called by the node that it belongs to.
 _BY_NODE: Final = ("normalization", "pooling", "activation")
 _NODE: Final = re.compile(r"(\w+?)(_\d+)?")

@@ -299,24 +299,6 @@ def _bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     return {id(each): each.numel() * each.element_size() for each in tensors}
 
 
-def capture_at(
-    workload: Any,
-    preparation: Preparation,
-    *,
-    precision: str = "fp32",
-    there: Tensors = tensors_there,
-) -> StepGraph:
-    """The training step of a workload at the batch size of its preparation.
-
-    Args:
-        workload: As `TorchTrainer` takes it.
-        preparation: Its batch size, and what it is built with.
-        precision: As `TorchTrainer` takes it.
-        there: Gives all tensors of this process.
-    """
-    return captured_as_it_can(workload, preparation, precision, there)[0]
-
-
 def captured_as_it_can(
     workload: Any,
     preparation: Preparation,

@@ -12,19 +12,12 @@ from wattstep.engines.torch.gpu import PROCESSORS
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.schema.ceilings import Asked, Ceilings
 from wattstep.schema.device_queue import DeviceQueue
-from wattstep.schema.engine import (
-    Engine,
-    Listener,
-    ModelCounts,
-    PhaseListener,
-    ScriptTuning,
-    Trainer,
-    TrainingHooks,
-)
+from wattstep.schema.engine import Engine, ModelCounts, Trainer
 from wattstep.schema.extras import require
 from wattstep.schema.run_documents import GpuFacts
 from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.tracer import Code, Tracer
+from wattstep.schema.training_hooks import Listener, PhaseListener, ScriptTuning, TrainingHooks
 from wattstep.schema.workload import ModuleSource, Preparation, Specification
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 
 from wattstep.engines.markers import check_marker
 from wattstep.engines.torch.phase_hooks import PhaseHooks
-from wattstep.schema.engine import Listener
+from wattstep.schema.training_hooks import Listener
 
 DISCOVERY_STEPS = 3  # during these the outermost modules are looked for
 

@@ -15,7 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 
 from wattstep.engines.torch.global_hooks import around_modules, call_without_hooks
 from wattstep.engines.torch.graph_sign import GraphSign
-from wattstep.schema.engine import PhaseListener
+from wattstep.schema.training_hooks import PhaseListener
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
 MOST_NAMED = 2  # networks of one optimizer that its name tells

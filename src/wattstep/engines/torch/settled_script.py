@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from wattstep.engines.torch.shaping import lay_channels_last
 from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
-from wattstep.schema.engine import ScriptTuning
+from wattstep.schema.training_hooks import ScriptTuning
 
 
 def settle(script: ScriptTuning) -> None:

@@ -105,29 +105,6 @@ class ClockMap:
             "notes": list(self.notes),
         }
 
-    @classmethod
-    def from_document(cls, document: ClockMapFacts) -> ClockMap:
-        """The inverse of `document`.
-
-        Raises:
-            InvalidValueError: It lacks or garbles a field.
-        """
-        try:
-            knots = {
-                key: np.array(document[key], np.int64)
-                for key in ("from_ns", "to_ns", "uncertainty_ns")
-            }
-            return cls(
-                **knots,
-                rate=float(document["rate"]),
-                rate_uncertainty=float(document["rate_uncertainty"]),
-                method=str(document["method"]),
-                facts=dict(document.get("facts", {})),
-                notes=tuple(document.get("notes", ())),
-            )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InvalidValueError(f"no map of clocks: {error}", id="damaged-clock-map") from error
-
 
 def from_offset(
     offset_s: float,

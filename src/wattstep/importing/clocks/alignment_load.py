@@ -104,19 +104,6 @@ def load_of_intervals(start_ns: ArrayLike, end_ns: ArrayLike) -> Load:
     return Load(t_ns=at, level=(running[:-1] > 0.5).astype(np.float64))
 
 
-def load_of_samples(t_ns: ArrayLike, value: ArrayLike) -> Load:
-    """A sampled utilization: each value holds until the next; missing ones take the one before.
-
-    Raises:
-        AlignmentError: There are fewer than two values.
-    """
-    times, values = np.asarray(t_ns, np.int64), np.asarray(value, np.float64)
-    known = np.isfinite(values)
-    if np.count_nonzero(known) < 2:
-        raise AlignmentError("a load of fewer than two values cannot be aligned by")
-    return Load(t_ns=times[known], level=values[known][:-1])
-
-
 def from_load(
     load: Load,
     t_ns: ArrayLike,

@@ -27,9 +27,7 @@ FINE: Final = 16  # frequencies to one turn over the whole
 FUNDAMENTAL: Final = 0.5  # of the variance: where harmonics are more, samples may beat with them
 
 
-def even_beat(
-    t_ns: IntArray, value: FloatArray, source: str, status: Status = Status.MEASURED
-) -> Figure:
+def even_beat(t_ns: IntArray, value: FloatArray, source: str) -> Figure:
     """The time after which power repeats, where it keeps one phase over the whole recording.
 
     What is shorter than `LEAST_A_PERIOD` samples looks like something longer, as with any sampling.
@@ -38,7 +36,6 @@ def even_beat(
         t_ns: Times of the samples in ns, increasing, shape (n,).
         value: The samples, shape (n,); no NaN.
         source: What they were read from.
-        status: Of the samples.
 
     Returns:
         The period in s, with the bounds that a sample and half a step over all of it leave; missing
@@ -70,7 +67,7 @@ def even_beat(
     half_width = (spacing + 0.5 / frequency) / lasts / frequency
     return Figure(
         value=1 / frequency, low=1 / frequency - half_width, high=1 / frequency + half_width, unit="s",
-        n=int(t_s[-1] * frequency), status=status, source=source,
+        n=int(t_s[-1] * frequency), status=Status.MEASURED, source=source,
         method=f"the phase of {1 / frequency:.4g} s alone explains {100 * shares.max():.0f} % of the variance; "
         "bounds: a sample and half a step over all of it; no marks",
     )  # fmt: skip

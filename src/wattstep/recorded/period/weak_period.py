@@ -34,9 +34,7 @@ CLEARLY: Final = 4.0  # standard errors by which a multiple repeats better than 
 _CONFIDENCE: Final = 0.95
 
 
-def weak_period(
-    t_ns: IntArray, values: Sequence[FloatArray], source: str, status: Status = Status.MEASURED
-) -> Figure:
+def weak_period(t_ns: IntArray, values: Sequence[FloatArray], source: str) -> Figure:
     """The typical time from the begin of one step to that of the next.
 
     A line at an alias of a shorter time looks the same: what is returned takes steps to last at
@@ -46,7 +44,6 @@ def weak_period(
         t_ns: Times in ns, increasing, shape (n,).
         values: Channels that were sampled at these times, shape (n,) each, no NaN.
         source: What they were read from.
-        status: Of the samples.
 
     Returns:
         The period in s with a 95 % interval over blocks of time; missing with the reason.
@@ -68,7 +65,7 @@ def weak_period(
         return missing(
             "s", f"no line stands out of the spectrum, at a sample every {spoken(spacing)}"
         )
-    figure = _figure(at - at[0], even, lines[0], source, status)
+    figure = _figure(at - at[0], even, lines[0], source)
     if figure.value is not None and (together := _together(even, figure.value / spacing)):
         return missing(
             "s", f"a line at {lines[0]:.3g} Hz may be a part of steps of {together} times its "
@@ -159,9 +156,7 @@ def _spectrum(
     return np.max(ratios, axis=0), frequency, 2 * len(even[0]) // size - 1
 
 
-def _figure(
-    at: FloatArray, even: Sequence[FloatArray], line: float, source: str, status: Status
-) -> Figure:
+def _figure(at: FloatArray, even: Sequence[FloatArray], line: float, source: str) -> Figure:
     """The line made exact in blocks of time, and their mean with its interval."""
     blocks = int(np.clip(at[-1] * line / BLOCK_PERIODS, 2, MOST_BLOCKS))
     edges = np.linspace(0, len(at), blocks + 1).astype(np.int64)
@@ -179,7 +174,7 @@ def _figure(
     wide = max(half_width(near, _CONFIDENCE), mean / (at[-1] * line * 10))
     return Figure(
         value=mean, low=mean - wide, high=mean + wide, unit="s", confidence=_CONFIDENCE,
-        n=int(at[-1] / mean), status=status, source=source,
+        n=int(at[-1] / mean), status=Status.MEASURED, source=source,
         method=f"line of {1 / mean:.4g} Hz in the spectrum of {len(even)} channels; Student's t over "
         f"{len(near)} blocks of time; no marks",
     )  # fmt: skip

@@ -40,7 +40,7 @@ from wattstep.schema.channel import Present
 from wattstep.schema.settings import parse_duration, parse_power_model
 from wattstep.store.files import new_name
 from wattstep.train.child.limits import MemoryLimit
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 

@@ -48,7 +48,9 @@ from wattstep.schema.run_documents import TrainingOptions
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import option_of
 from wattstep.train.child.limits import MemoryLimit
-from wattstep.train.loop import LOST, Progress, describe_training, diverged_note
+from wattstep.train.description import describe_training
+from wattstep.train.loop import LOST, diverged_note
+from wattstep.train.progress import Progress
 from wattstep.train.settings import DEFAULT_SECONDS, TrainingSettings
 
 ENGINE: Final = MNN.name

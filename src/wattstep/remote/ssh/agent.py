@@ -80,7 +80,6 @@ def profile_with_agent(
     *,
     python: str = "python3",
     folder: str = FOLDER,
-    poll_s: float = POLL_S,
     patience_s: float = RECONNECT_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[int, Path]:
@@ -97,7 +96,6 @@ def profile_with_agent(
         say: Takes lines for the user.
         python: Command of the board's Python.
         folder: Of ours there; may begin with "~". The recording gets a folder of its own in it.
-        poll_s: Time between two looks at how far it is.
         patience_s: How long a lost connection is waited for.
         sleep: Waits.
 
@@ -125,7 +123,7 @@ def profile_with_agent(
         raise
     try:
         patience.keep_at(lambda: board.start(settings), "it may have begun there")
-        code = _attend(board, _output(settings), lambda: sleep(poll_s), patience)
+        code = _attend(board, _output(settings), lambda: sleep(POLL_S), patience)
         path = _bring_home(board, Path(out), code, patience, say)
     except _NothingRecordedError:
         _remove(board, "nothing was recorded")

@@ -16,7 +16,7 @@ from wattstep.remote.ssh import Finished
 from wattstep.remote.ssh.bootstrap import ENVIRONMENT, JOB_NAME, KINDS
 from wattstep.remote.ssh.wording import inert
 from wattstep.schema.diagnosis import Diagnosis
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 
 UNCLEAR: Final = "the board answers what wattstep does not understand"
 STATES: Final = ("running", "finished", "restarted", "died")

@@ -51,7 +51,7 @@ from wattstep.schema.settings import parse_duration
 from wattstep.store.files import make_above, new_name, remove_empty
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.measuring import Listener
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
 

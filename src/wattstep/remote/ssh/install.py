@@ -279,12 +279,10 @@ class Environment:
     Attributes:
         folder: Of the environment.
         python: Its interpreter.
-        travelled: Bytes that went there for it.
     """
 
     folder: str
     python: str
-    travelled: int
 
 
 def missing(
@@ -380,7 +378,7 @@ def install(
     folder = f"{board.folder}/{name}"
     python = f"{folder}/bin/python"
     if name in board.installed:
-        return Environment(folder=folder, python=python, travelled=0)
+        return Environment(folder=folder, python=python)
     _check_room(board, wanted)
     if wanted and "pip" not in board.libraries:
         raise MissingPartError(
@@ -402,7 +400,7 @@ def install(
     # Made beside it and renamed, so that half an environment is never taken for a whole one.
     coming = f"{folder}.{os.urandom(4).hex()}"
     try:
-        sent = connection.push({package.name: package}, coming)
+        connection.push({package.name: package}, coming)
         _run(connection, _marked(coming, _make(board, coming, package.name)))
         if wanted:
             say(f"the board's pip installs {', '.join(wanted)} there")
@@ -416,7 +414,7 @@ def install(
         with contextlib.suppress(RecordingError):  # what runs in it is ended first
             remove(connection, board.executable, coming)
         raise
-    return Environment(folder=folder, python=python, travelled=sent)
+    return Environment(folder=folder, python=python)
 
 
 def _shown(board: Board) -> str:

@@ -25,7 +25,7 @@ from wattstep.train.child.local import train_in_child
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.child.measuring import Listener, measure
 from wattstep.train.doctor import diagnose
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.script import profile_in_child
 from wattstep.train.settings import TrainingSettings
 

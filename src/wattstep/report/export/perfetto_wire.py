@@ -89,15 +89,11 @@ def message(field: int, parts: Sequence[Part], mask: BoolArray | None = None) ->
     return _tagged(field, _BYTES, joined([length, inner]), mask)
 
 
-def constant(data: bytes, count: int, mask: BoolArray | None = None) -> Part:
+def constant(data: bytes, count: int) -> Part:
     """Part of each of so many messages that has the same bytes in all."""
     used = np.ones((count, len(data)), bool)
-    if mask is not None:
-        used &= mask[:, None]
     row = np.frombuffer(data, np.uint8)
     lengths = np.full(count, len(data), np.int64)
-    if mask is not None:
-        lengths *= mask
     return Part(pieces=((np.broadcast_to(row, used.shape), used),), lengths=lengths)
 
 

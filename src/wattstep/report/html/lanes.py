@@ -158,27 +158,6 @@ class Columns:
         return packed(b"".join(self._parts))
 
 
-def decode(spec: Mapping[str, Any], data: bytes) -> IntArray:
-    """A column as it was; what the script of the page does, for tests.
-
-    Args:
-        spec: Description that `Columns.add` returned.
-        data: All columns, inflated.
-    """
-    count, differences = spec["count"], spec["differences"]
-    stored = count - 1 if differences and count else count
-    at, planes = spec["at"], spec["planes"]
-    folded = np.zeros((stored, 8), np.uint8)
-    folded[:, :planes] = (
-        np.frombuffer(data, np.uint8, stored * planes, at).reshape(planes, stored).T
-    )
-    number = folded.view("<u8").ravel().astype(np.int64)
-    values: IntArray = ((number >> 1) ^ -(number & 1)) + spec["middle"]
-    if differences and count:
-        values = np.cumsum(np.append(spec["first"], values))
-    return values
-
-
 def _shorter(values: IntArray) -> bool:
     """True if differences are smaller than the values themselves beside their median."""
     if len(values) < 3:

@@ -12,17 +12,14 @@ from wattstep.schema.device_ceilings import CeilingRow, CeilingTable, DeviceCeil
 from wattstep.schema.figure import Figure
 
 
-def print_device_ceilings(
-    ceilings: DeviceCeilings, *, full: bool = False, console: Console | None = None
-) -> None:
+def print_device_ceilings(ceilings: DeviceCeilings, *, full: bool = False) -> None:
     """Prints them.
 
     Args:
         ceilings: What was measured.
         full: All rows, with intervals and what was chosen, in place of one screen.
-        console: Where to print.
     """
-    console = console or Console()
+    console = Console()
     device, host = ceilings.device, ceilings.host
     console.print(
         Text(

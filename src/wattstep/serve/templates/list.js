@@ -23,7 +23,7 @@
       if (!fits) row.querySelector("input:checked")?.click();
       count += fits;
     }
-    shown.firstChild.textContent = `${count} of ${body.rows.length} shown`;
+    shown.firstElementChild.textContent = `${count} of ${body.rows.length} shown`;
     const address = new URL(location.href);
     for (const [name, value] of [["q", filters.elements.q.value], ["state", state]]) {
       if (value) address.searchParams.set(name, value); else address.searchParams.delete(name);

@@ -38,7 +38,6 @@ PROBES: Final = (
     ("lenet", 4), ("lenet", 32), ("autoencoder", 16), ("resnet8", 4), ("resnet8", 16), ("ds-cnn", 4),
     ("ds-cnn", 16), ("squeezenet", 4), ("mobilenetv1-vww", 4), ("mlp", 16),
 )  # fmt: skip
-Measure = Callable[[str, str, int], EngineProbe]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +60,7 @@ class CalibratedEngine:
 
 
 def calibrate_engine(
-    name: str,
-    out: Path,
-    *,
-    tell: Callable[[str, float], None],
-    probes: Sequence[tuple[str, int]] = PROBES,
-    measure: Measure = engine_probe_in_child,
+    name: str, out: Path, *, tell: Callable[[str, float], None]
 ) -> CalibratedEngine:
     """Measures an engine on this machine, and adds it to the machine's file.
 
@@ -74,8 +68,6 @@ def calibrate_engine(
         name: Of the engine.
         out: Where the file is written; its values of torch are those of the last calibration here.
         tell: Hears what is measured next, and what share is done.
-        probes: Workloads with batch sizes.
-        measure: Measures one.
 
     Raises:
         InvalidValueError: It is torch, trains on no CPU, or this machine was not calibrated.
@@ -93,10 +85,10 @@ def calibrate_engine(
     measured: list[EngineProbe] = []
     notes: list[str] = []
     with one_at_a_time():
-        for number, (workload, batch_size) in enumerate(probes):
-            tell(f"{workload} at {batch_size}", number / len(probes))
+        for number, (workload, batch_size) in enumerate(PROBES):
+            tell(f"{workload} at {batch_size}", number / len(PROBES))
             try:
-                measured.append(measure(name, workload, batch_size))
+                measured.append(engine_probe_in_child(name, workload, batch_size))
             except WattstepError as error:
                 notes.append(f"left out: {error}")
     tell("fit", 1.0)

@@ -64,8 +64,7 @@ class Probe:
         first: Most that was resident within it.
         steady: Most within steps after it.
         tensors: Tensors that were there before the first step.
-        growth_first: As the allocator's replay says, without what calibration adds.
-        growth_steady: Likewise.
+        growth_steady: As the allocator's replay says, without what calibration adds.
         fresh: Bytes of pages that the system gives within a step, as the replay says.
         libraries: That it loaded, of those that show.
         steps: Time of steps that nothing was attached to.
@@ -81,7 +80,6 @@ class Probe:
     first: float
     steady: float
     tensors: float
-    growth_first: float
     growth_steady: float
     fresh: float
     libraries: tuple[str, ...]
@@ -173,7 +171,6 @@ def measure_probe(settings: ProbeSettings) -> Probe:
         first=first,
         steady=steady,
         tensors=sum(size for _, size in lasting(times.graph)),
-        growth_first=growth.first,
         growth_steady=growth.steady,
         fresh=growth.fresh,
         libraries=times.graph.libraries,

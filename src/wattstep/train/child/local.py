@@ -18,7 +18,7 @@ from wattstep.train.child.exporting import exported_before
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog
 from wattstep.train.environment.device_state import parse_cores
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 

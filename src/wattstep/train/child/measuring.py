@@ -23,7 +23,7 @@ from wattstep.train.child.local import heard_by, start_training
 from wattstep.train.child.local_machine import this_machine, versions
 from wattstep.train.child.verdict import judge
 from wattstep.train.environment.device_state import parse_state
-from wattstep.train.loop import Progress
+from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 
 CONTINUES: Final = "the same command continues when that is mended"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chromium import CHROMIUM, launched
+from tests.chromium import CHROMIUM
 from tests.reports import synthetic
 from tests.reports.pages.paper import made
 from tests.reports.synthetic import HOSTILE
@@ -31,14 +30,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = [synthetic.reported(document=one, timeline=made.timeline()) for one in documents]
     write_report(runs, path, daily=[made.daily()])
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        chromium = launched(driver)
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (320, "dark")])

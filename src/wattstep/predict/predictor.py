@@ -202,7 +202,7 @@ class Predictor(BatchSearch):
             notes.append(NO_ATTENTION)
         if self.captures_each:
             notes.append(EACH_CAPTURED)
-        seconds = np.bincount(work.operations, time.kernels, graph.count)
+        seconds = np.asarray(np.bincount(work.operations, time.kernels, graph.count), float)
         moved = float((work.traffic + work.weights).sum())
         arithmetic_peak = max(fitted.peak, fitted.tensor / TENSOR_EFFICIENCY)
         cores = (

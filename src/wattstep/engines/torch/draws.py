@@ -35,4 +35,4 @@ def drawing_from(seed: int) -> Iterator[None]:
 def drawn_so_far() -> tuple[Any, ...]:
     """Tells whether Python's or numpy's generator gave a number since: it is another then."""
     _, keys, *place = np.random.get_state()
-    return random.getstate(), keys.tobytes(), *place
+    return random.getstate(), np.asarray(keys).tobytes(), *place

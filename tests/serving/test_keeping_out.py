@@ -22,7 +22,7 @@ from tests.wording import assert_says
 
 from wattstep.serve import connections
 from wattstep.serve.auth import Guard
-from wattstep.serve.connections import MOST_SILENT, BoundedConnection
+from wattstep.serve.connections import MOST_SILENT, MOST_STALLED, BoundedConnection
 from wattstep.serve.jobs import BusyError, JobQueue, Worker
 from wattstep.serve.task import Task
 
@@ -81,8 +81,10 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-def connection(loop: asyncio.AbstractEventLoop) -> tuple[BoundedConnection, Transport]:
-    """One of a server whose pages are empty."""
+def connection(
+    loop: asyncio.AbstractEventLoop, state: Any = None
+) -> tuple[BoundedConnection, Transport]:
+    """One of a server whose pages are empty; of a server of its own, but for a state."""
     import uvicorn
     from uvicorn.server import ServerState
 
@@ -94,7 +96,7 @@ def connection(loop: asyncio.AbstractEventLoop) -> tuple[BoundedConnection, Tran
 
     config = uvicorn.Config(page, http=BoundedConnection, log_config=None)
     config.load()
-    made = BoundedConnection(config, ServerState(), {}, loop)
+    made = BoundedConnection(config, state or ServerState(), {}, loop)
     transport = Transport()
     made.connection_made(transport)
     return made, transport
@@ -143,6 +145,23 @@ def test_a_reader_that_takes_nothing_is_ended_and_one_that_reads_on_is_not() -> 
 
     assert asyncio.run(one(reads_on=False))
     assert not asyncio.run(one(reads_on=True))
+
+
+def test_the_oldest_of_many_readers_that_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    from uvicorn.server import ServerState
+
+    async def stalled() -> list[bool]:
+        state, loop = ServerState(), asyncio.get_running_loop()
+        readers = [connection(loop, state) for _ in range(MOST_STALLED + 5)]
+        for made, _ in readers[1:]:  # the first takes its answer
+            made.pause_writing()
+        ended = [transport.ended for _, transport in readers]
+        for made, _ in readers:
+            made.connection_lost(None)
+        return ended
+
+    monkeypatch.setattr(connections, "MOST_SILENT", 100)
+    assert asyncio.run(stalled()) == [False, *[True] * 4, *[False] * MOST_STALLED]
 
 
 def test_more_work_than_it_takes_on_is_refused_and_equal_work_is_not() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import h11
@@ -11,13 +12,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_AT_ONCE: Final = 64  # requests
 MOST_SILENT: Final = 32  # connections that have not sent a whole request
 HEAD_S: Final = 10.0  # for a request to arrive, with its body
+MOST_STALLED: Final = 32  # connections whose answer is not taken
 STALLED_S: Final = 30.0  # for a reader to take more of an answer
 
 
 class BoundedConnection(H11Protocol):
     """A connection that is closed where its request does not come, or its answer is not taken.
 
-    Whoever opens more than `MOST_SILENT` connections and says nothing on them loses the oldest.
+    Whoever opens more than `MOST_SILENT` connections and says nothing on them loses the oldest; so does
+    whoever takes no answer, or a few bytes at a time, on more than `MOST_STALLED`.
     """
 
     _waits: asyncio.TimerHandle | None = None
@@ -27,15 +30,23 @@ class BoundedConnection(H11Protocol):
         """Begins to wait for a request."""
         super().connection_made(transport)
         self._wait()
-        silent = [each for each in self._others() if each.is_silent]
-        for each in silent[: max(len(silent) - MOST_SILENT, 0)]:
+        silent = [each for each in self._all() if each.is_silent]
+        self._end_oldest(silent, lambda each: each._waits, MOST_SILENT)
+
+    def _all(self) -> list[BoundedConnection]:
+        return [each for each in self.connections if isinstance(each, BoundedConnection)]
+
+    def _end_oldest(
+        self,
+        those: list[BoundedConnection],
+        timer: Callable[[BoundedConnection], asyncio.TimerHandle | None],
+        most: int,
+    ) -> None:
+        """Ends those whose timer runs longest, but for so many."""
+        ends = {each: handle.when() if (handle := timer(each)) else 0.0 for each in those}
+        for each in sorted(those, key=ends.__getitem__)[: max(len(those) - most, 0)]:
             each.transport.abort()
             self.connections.discard(each)
-
-    def _others(self) -> list[BoundedConnection]:
-        """All connections, the one that has waited longest first."""
-        every = [each for each in self.connections if isinstance(each, BoundedConnection)]
-        return sorted(every, key=lambda each: each._waits.when() if each._waits else 0.0)
 
     @property
     def is_silent(self) -> bool:
@@ -77,6 +88,8 @@ class BoundedConnection(H11Protocol):
         """Waits for a reader that does not read."""
         super().pause_writing()
         self._stalls = self.loop.call_later(STALLED_S, self.transport.abort)
+        stalled = [each for each in self._all() if each._stalls is not None]
+        self._end_oldest(stalled, lambda each: each._stalls, MOST_STALLED)
 
     def resume_writing(self) -> None:
         """It reads on."""

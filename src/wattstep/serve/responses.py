@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -148,6 +148,8 @@ async def form_of(request: Request, guard: Guard) -> dict[str, list[str]]:
         fields = parse_qs(data.decode("ascii"), keep_blank_values=True, max_num_fields=5000)
     except asyncio.TimeoutError as error:
         raise HTTPException(408, "The form did not arrive.") from error
+    except ClientDisconnect as error:
+        raise HTTPException(400, "The form ended before its end.") from error
     except ValueError as error:
         raise HTTPException(400, "The form is garbled.") from error
     token = request.headers.get("x-wattstep-token") or _last(fields, "token")

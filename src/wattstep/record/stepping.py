@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from wattstep.errors import InvalidValueError
 from wattstep.record.marking import NAN, StepMarker
@@ -142,7 +142,7 @@ def sample_count(samples: Any) -> float:
         InvalidValueError: It is no number from 0 on.
     """
     if samples.__class__ is int and 0 <= samples < NOT_KNOWN:  # nearly always, and at each step
-        return cast("int", samples)
+        return samples
     if samples is None:
         return NAN
     count = -1.0

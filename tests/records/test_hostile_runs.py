@@ -19,7 +19,8 @@ from tests.records.kept_runs import KEPT
 from tests.refusals import refused
 
 import wattstep
-from wattstep.recorded.reading import Tables
+from wattstep.recorded.reading import UNNAMED, Tables
+from wattstep.report.html.report import Reported, read_run, render_report
 from wattstep.store.budget import VARIABLE
 
 
@@ -234,6 +235,19 @@ def test_a_long_name_in_every_row_is_refused_before_it_is_written_out(run: Path)
     rewrite(run, "spans", change)
     with refused("over-budget", "spans.parquet"):
         wattstep.load(run).report()
+
+
+def test_a_rest_without_a_name_is_shown(run: Path) -> None:
+    def change(table: pa.Table) -> pa.Table:
+        begin = wattstep.load(run).series.steps.start_ns[0] - 10**7
+        columns = {"start_ns": [begin], "end_ns": [begin + 10**6], "kind": ["rest"]}
+        return pa.table({**columns, "name": [""]})
+
+    rewrite(run, "spans", change)
+    reported = read_run(run)
+    assert isinstance(reported, Reported)
+    assert [*reported.report.outside_steps] == [UNNAMED]
+    assert UNNAMED in render_report([reported])
 
 
 @pytest.mark.parametrize("name", ["marks.bin", "operations.bin", "samples-00.bin"])

@@ -52,6 +52,7 @@ from wattstep.store.tables import BLOCK, HOST_MARKS, NOT_TOLD
 # Columns of steps that are read by themselves.
 MARK_COLUMNS = ("mark_ns", "mark_kind", "mark_name", HOST_MARKS)
 CPU_CLOCK = ("cpu_start_ns", "cpu_end_ns")
+UNNAMED = "(no name)"  # of a rest in a damaged run
 SAMPLES = "samples"  # of a step: there in each run, and often not known
 TABLE_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowKeyError)
 
@@ -407,7 +408,7 @@ class Tables:
         rest: dict[str, list[tuple[int, int]]] = {}
         windows: list[tuple[int, int]] = []
         for start, end, kind, name in zip(*(spans[key] for key in spans), strict=True):
-            target = windows if kind == "window" else rest.setdefault(name, [])
+            target = windows if kind == "window" else rest.setdefault(name or UNNAMED, [])
             target.append((start, end))
 
         def floats(name: str) -> FloatArray:

@@ -269,7 +269,7 @@ def _opened_by_child(bench: Bench, seed: int, numbers: Sequence[int]) -> list[Op
         _ended(child)
         raise
     _, status, usage = os.wait4(child, 0)
-    if code := os.waitstatus_to_exitcode(status):
+    if (code := os.waitstatus_to_exitcode(status)) or not found:
         number = numbers[len(found)]
         words = (bench.place / str(number) / "said").read_text()
         cpu_s = usage.ru_utime + usage.ru_stime - sum(one.cpu_s for one in found)

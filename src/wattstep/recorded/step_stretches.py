@@ -221,7 +221,7 @@ class Counted:
     @property
     def seconds(self) -> FloatArray:
         """Sum of the times of steps in s."""
-        seconds: FloatArray = self.line.in_steps_ns[self.at] * NS
+        seconds: FloatArray = np.multiply(self.line.in_steps_ns[self.at], NS)
         return seconds
 
     @property

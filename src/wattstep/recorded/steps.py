@@ -113,7 +113,7 @@ class Steps:
     @property
     def seconds(self) -> FloatArray:
         """Durations in s."""
-        seconds: FloatArray = (self.end_ns - self.start_ns) * 1e-9
+        seconds: FloatArray = np.multiply(self.end_ns - self.start_ns, 1e-9)
         return seconds
 
     @property

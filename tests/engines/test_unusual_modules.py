@@ -184,6 +184,9 @@ def test_memory_and_flops_of(name: str) -> None:
     preparation = Preparation(batch_size=BATCH)
     graph = capture(workload, preparation).at(BATCH)
     captured, real = peaks(graph), ran(workload, preparation, "fp32")
+    captured.pop(
+        "held_tensors", None
+    )  # of networks that other tests left, as `ran` leaves them out
     if name == "sparse":
         assert sum(captured.values()) == pytest.approx(sum(real.values()), rel=0.02)
     else:
@@ -225,6 +228,6 @@ def test_batches_of_a_small_lstm_follow_from_two() -> None:
     family = capture(workload, Preparation(batch_size=64))
     assert family.capture is None
     for batch in (1, 20, 200):
-        mine = sum(peaks(family.at(batch)).values())
+        mine = sum(size for name, size in peaks(family.at(batch)).items() if name != "held_tensors")
         real = sum(ran(workload, Preparation(batch_size=batch), "fp32").values())
         assert mine == pytest.approx(real, rel=0.01)

@@ -247,7 +247,7 @@ class Packer:
     """
 
     def __init__(self, folder: Path) -> None:
-        command = child_command("wattstep.store.packing:main", str(os.getpid()))
+        command = child_command("long_packer:main", str(os.getpid()))
         descriptor = os.open(folder, os.O_RDONLY)
         self._process = subprocess.Popen(
             command, start_new_session=True, pass_fds=(FOLDER,), env={**os.environ, **PACKER_SETTINGS},
@@ -332,7 +332,7 @@ def record(
             if packer is not None:
                 packer.memory.part = PARTS * first // steps
                 while packer.is_behind():
-                    time.sleep(0.25)
+                    time.sleep(0.02)
                     disk = max(disk, size_of(folder))
             if time.monotonic() > said + PROGRESS_S:
                 said = time.monotonic()

@@ -29,7 +29,10 @@ def kept_by_wandb(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def records_of(folder: Path) -> list[Any]:
-    """A log of LevelDB's form, of the library's own messages."""
+    """The whole records of a log of LevelDB's form, of the library's own messages.
+
+    A log that is still written may end within a part: what is cut there is not of a record yet.
+    """
     from wandb.proto import wandb_internal_pb2 as messages
 
     [file] = folder.glob("wandb/offline-run-*/*.wandb")
@@ -40,6 +43,8 @@ def records_of(folder: Path) -> list[Any]:
             at += BLOCK - at % BLOCK
             continue
         _, length, kind = struct.unpack_from("<IHB", data, at)
+        if at + 7 + length > len(data):
+            break
         open_part += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # whole, or the last part of several

@@ -48,8 +48,9 @@ test-burning: .venv/.tests
 # says what became of each, and docs/torture.md what may. Another seed: make torture SEED=2
 MINUTES = 30
 SEED = 1
+LANES = 4
 torture: .venv/.tests
-	.venv/bin/python -m tests.torture --minutes $(MINUTES) --seed $(SEED)
+	.venv/bin/python -m tests.torture --minutes $(MINUTES) --seed $(SEED) --lanes $(LANES)
 
 # Every parser against 100,000 inputs: recordings damaged at random, about half an hour; folders of runs
 # likewise, two and a half hours of processor time (with --output DIR in several sittings, a process for each

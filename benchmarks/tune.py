@@ -9,7 +9,7 @@ sitting, in rounds that go back and forth, and says how far that choice is from 
 there, and has one turn a round as each of them. Which way is the best is told by every other round, what the choice
 takes beside it by the rounds between, and the other way round: the luck of the best of many is in neither. Knobs are
 those of `SPACE`, whose ways take six processes, which stay; with plans of operations they would be dozens, begun anew
-in every round. What a way learns is not looked at: the best of all may be one that a tune refuses.
+in every round. Ways with a value that the tune refused, as one that learns something else, are none.
 `table` tunes cell by cell, and tells the part of scheduling apart: the best of the policies alone, by the turns of the
 search, and what no plan goes below by the operations of a run of its own (critical path, or work over cores). Both go on where they were stopped; what is done is not done again. `drawn` tunes spaces
 whose truths are drawn, on made-up machines (`tests/tuning/made.py`), and trains nothing.
@@ -86,8 +86,9 @@ def exhaust(
     turns: int,
     steps: int,
     most_s: float,
+    refused_before: Iterable[Candidate] = (),
 ) -> dict[Candidate, list[float]]:
-    """Logarithm of every way's cost beside one of them, by round.
+    """Logarithm of every way's cost beside one of them, by round, without those that hold what was refused before.
 
     That one takes further turns before and after the ways of each process. It is what the tune chose: the default may
     be in a trap in which a step takes any time.
@@ -97,7 +98,8 @@ def exhaust(
         candidate = DEFAULT
         for name, value in zip(values, chosen, strict=True):
             candidate = candidate.with_value(name, value)
-        if not candidate.makes_sense:
+        held = set(candidate.changes)
+        if not candidate.makes_sense or any(held >= {*each.changes} for each in refused_before):
             continue
         process = json.dumps([each for each in candidate.changes if each[0] in OF_PROCESS])
         ways.setdefault(process, []).append(candidate)
@@ -191,17 +193,25 @@ def against_exhaustive(name: str, batch: int, out: Path, turned: str) -> dict[st
         WorkloadBench(settings) as bench,
     ):
         every = Counting(KeptBench(folder, bench))
-        logs = exhaust(values, every, chosen, turns, steps, max(1.0, 4 * steps * chosen_s))
+        logs = exhaust(
+            values, every, chosen, turns, steps, max(1.0, 4 * steps * chosen_s), tuned.refused
+        )
+        there = [
+            turn.step_s
+            for key, turn in folder.turns.items()
+            if key.endswith(f"/{DEFAULT.text}") and "/-1/" not in key
+        ]
     return {
         "workload": name,
         "batch": batch,
         "space": {knob: list(each) for knob, each in values.items()},
-        "default_step_s": float(tuned.measured[0].step_time),
+        "default_step_s": [float(tuned.measured[0].step_time), statistics.median(there)],
         "chosen": chosen.text,
         "named": named.text,
         "verdict": tuned.chosen.ratio.to_dict() if tuned.chosen else None,
         "from_the_best": from_the_best(logs, chosen),
         "ways": len(logs),
+        "refused": {each.text: why for each, why in tuned.refused.items()},
         "turns_of_each": turns,
         "steps": [counting.steps, every.steps],
         "share_of_steps": counting.steps / every.steps,

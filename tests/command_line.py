@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from unittest import mock
@@ -14,6 +14,8 @@ from unittest import mock
 import typer.testing  # noqa: F401 - typer loads before standard streams are replaced
 
 from wattstep.cli import run_command_line
+
+Command = Callable[..., tuple[int, str, str]]  # its words; exit code, output and errors
 
 
 def wattstep(

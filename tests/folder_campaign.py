@@ -55,6 +55,7 @@ WAYS: Final = (
 )  # beside document and summary
 READ, REFUSED, NOT_SURVIVED = "read", "refused", "not survived"
 MINE: Final = "mine"
+UNCHANGED: Final = "it could not be changed as meant"  # by an error of the campaign's own
 _FORGET_PEAK: Final = "5"  # as proc(5) has it
 
 
@@ -222,7 +223,7 @@ def _make(bench: Bench, seed: int, numbers: Sequence[int]) -> None:
         try:
             words = make_changed(bench.bases, place / "run", random.Random(f"{seed} {number}"))
         except Exception:
-            words = f"it could not be changed\n{traceback.format_exc(limit=-3)}"
+            words = f"{UNCHANGED}\n{traceback.format_exc(limit=-3)}"
         (place / "said").write_text(words)
 
 
@@ -388,6 +389,7 @@ class Results:
         outcomes = Counter(one.outcome if one.survived else NOT_SURVIVED for one in found)
         line = {
             "folders": len(found), **{name: outcomes[name] for name in (READ, REFUSED, NOT_SURVIVED)},
+            "unchanged": sum(one.words.startswith(UNCHANGED) for one in found),
             "cpu_s": round(cpu_s, 2), "longest_s": round(max(one.cpu_s for one in found), 2),
             "largest_gb": round(max(one.peak for one in found) / 1e9, 3),
             "lost": [
@@ -421,8 +423,8 @@ def together(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Sums of what lines of results have, and the most of them."""
     most = {"longest_s", "largest_gb"}
     total: dict[str, Any] = {}
-    for name in lines[0] if lines else ():
-        values = [line[name] for line in lines]
+    for name in lines[-1] if lines else ():
+        values = [line[name] for line in lines if name in line]
         total[name] = max(values) if name in most else sum(values, [] if name == "lost" else 0)
     return total
 
@@ -448,6 +450,9 @@ def attack_folders(count: int, seed: int, output: Path | None) -> int:
             results.add(found, sum(os.times()[:4]) - before)
             for lost in results.lines[-1]["lost"]:
                 print(f"folder {seed} {lost}", flush=True)
+            for one in found:
+                if one.words.startswith(UNCHANGED):
+                    print(f"folder {seed} {one.number}: {one.words}", file=sys.stderr, flush=True)
             if time.monotonic() > said + PROGRESS_S:
                 said = time.monotonic()
                 print(f"seed {seed}: {results.done:,} of {count:,}", file=sys.stderr, flush=True)

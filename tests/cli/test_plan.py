@@ -8,34 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import Command
 from tests.refusals import id_in
 from tests.wording import assert_says
-
-from wattstep.cli import run_command_line
 
 ASKED = ("lenet", "--on", "jetson-orin-nano", "--samples", "640")
 
 
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> object:
-    """Runs a command in an empty folder; gives exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "110")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
-        code = run_command_line()
-        return (code, *capsys.readouterr())
-
-    return run
-
-
 def test_one_screen_and_a_page_have_plan_front_losers_and_risks(
-    command: object, tmp_path: Path
+    command: Command, tmp_path: Path
 ) -> None:
-    code, out, _ = command(  # type: ignore[operator]
+    code, out, _ = command(
         "plan", *ASKED, "--every", "day", "--budget", "30 min, 60 °C, 1 Wh", "--why-not", "batch=4",
         "-o", "plan.html",
     )  # fmt: skip
@@ -53,8 +36,8 @@ def test_one_screen_and_a_page_have_plan_front_losers_and_risks(
         assert part in page
 
 
-def test_a_plan_s_run_has_predicted_beside_measured(command: object, tmp_path: Path) -> None:
-    code, out, _ = command("plan", *ASKED, "--json", "-o", "plan.json")  # type: ignore[operator]
+def test_a_plan_s_run_has_predicted_beside_measured(command: Command, tmp_path: Path) -> None:
+    code, out, _ = command("plan", *ASKED, "--json", "-o", "plan.json")
     assert code == 0
     document = json.loads(out)
     assert document["chosen"]["configuration"]["batch"] == 16
@@ -80,7 +63,7 @@ def test_a_plan_s_run_has_predicted_beside_measured(command: object, tmp_path: P
     assert rows["step_time"]["measured"]["value"] == run["metrics"]["step_time"]["value"]
     assert rows["energy_per_step"]["inside"] is None  # no power sensor
     (folder,) = (tmp_path / "runs").iterdir()
-    code, out, _ = command("show", str(folder))  # type: ignore[operator]
+    code, out, _ = command("show", str(folder))
     assert code == 0
     assert "Predicted by" in out
     assert "inside?" in out
@@ -101,18 +84,16 @@ def test_a_plan_s_run_has_predicted_beside_measured(command: object, tmp_path: P
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_captured(
-    command: object, arguments: tuple[str, ...], id: str
+    command: Command, arguments: tuple[str, ...], id: str
 ) -> None:
-    code, out, errors = command("plan", *ASKED, *arguments, "--json")  # type: ignore[operator]
+    code, out, errors = command("plan", *ASKED, *arguments, "--json")
     assert code == 2
     assert id_in(out) == id
     assert len(errors.splitlines()) == 1
 
 
-def test_nothing_that_fits_is_told_and_nothing_is_written(command: object, tmp_path: Path) -> None:
-    code, out, errors = command(  # type: ignore[operator]
-        "plan", *ASKED, "--budget", "1 s, 26 °C", "-o", "plan.json"
-    )
+def test_nothing_that_fits_is_told_and_nothing_is_written(command: Command, tmp_path: Path) -> None:
+    code, out, errors = command("plan", *ASKED, "--budget", "1 s, 26 °C", "-o", "plan.json")
     assert code == 2
     assert "No plan:" in out
     assert "would change that" in out
@@ -120,6 +101,6 @@ def test_nothing_that_fits_is_told_and_nothing_is_written(command: object, tmp_p
     assert not (tmp_path / "plan.json").exists()
 
 
-def test_a_run_needs_a_workload_or_a_plan(command: object) -> None:
-    code, out, _ = command("run", "--json")  # type: ignore[operator]
+def test_a_run_needs_a_workload_or_a_plan(command: Command) -> None:
+    code, out, _ = command("run", "--json")
     assert (code, id_in(out)) == (2, "nothing-to-train")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from tests.command_line import Command
 from tests.refusals import id_in, refused
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
 from wattstep.cli.study_plans import parse_ranges
 
 ASKED = (
@@ -25,28 +24,12 @@ ASKED = (
 )
 
 
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> object:
-    """Runs a command in an empty folder; gives exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "110")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wattstep", "study", "plans", *arguments])
-        code = run_command_line()
-        return (code, *capsys.readouterr())
-
-    return run
-
-
-def test_a_study_on_the_screen_and_as_json(command: object, tmp_path: Path) -> None:
-    code, out, _ = command(*ASKED, "--precision", "fp32,bf16")  # type: ignore[operator]
+def test_a_study_on_the_screen_and_as_json(command: Command, tmp_path: Path) -> None:
+    code, out, _ = command("study", "plans", *ASKED, "--precision", "fp32,bf16")
     assert code == 0
     # Two boards in 5 and 4 modes, the second in two precisions, at 4 batches accumulated in 2 ways.
     assert_says(out, f"{(5 + 2 * 4) * 4 * 2} configurations", "jetson-orin-nano", "Pascal GPU")
-    code, out, _ = command(*ASKED, "--precision", "fp32,bf16", "--json")  # type: ignore[operator]
+    code, out, _ = command("study", "plans", *ASKED, "--precision", "fp32,bf16", "--json")
     document = json.loads(out)
     assert document["study"]["configurations"] == (5 + 2 * 4) * 4 * 2
     assert {(row["workload"], row["device"]) for row in document["best"]} == {
@@ -57,7 +40,7 @@ def test_a_study_on_the_screen_and_as_json(command: object, tmp_path: Path) -> N
         assert (
             row["best"]["step_time_low"] < row["best"]["step_time"] < row["best"]["step_time_high"]
         )
-    code, _, errors = command(*ASKED, "--precision", "fp32")  # type: ignore[operator]
+    code, _, errors = command("study", "plans", *ASKED, "--precision", "fp32")
     assert (code, "other settings" in errors) == (2, True)
     assert len(list((tmp_path / "study").glob("piece-*.parquet"))) == 2
 
@@ -71,8 +54,8 @@ def test_a_study_on_the_screen_and_as_json(command: object, tmp_path: Path) -> N
         (("--nets", "lenet", "--on", "tx2", "--batch", "0-3"), "out-of-range"),
     ],
 )
-def test_refusals_of_a_study(command: object, arguments: tuple[str, ...], id: str) -> None:
-    code, out, _ = command(*arguments, "--json")  # type: ignore[operator]
+def test_refusals_of_a_study(command: Command, arguments: tuple[str, ...], id: str) -> None:
+    code, out, _ = command("study", "plans", *arguments, "--json")
     assert (code, id_in(out)) == (2, id)
 
 

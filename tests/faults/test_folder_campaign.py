@@ -83,6 +83,22 @@ def test_one_of_six_folders_is_not_survived(
     assert found[4].outcome == "refused"
 
 
+def test_a_folder_that_could_not_be_changed_is_counted_apart(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def changed(bases: Path, run: Path, rng: Any) -> str:
+        if run.parent.name == "1":
+            raise KeyError("an error of the campaign's own")
+        return "one made"
+
+    monkeypatch.setattr(folder_campaign, "look", lambda *_: None)
+    monkeypatch.setattr(folder_campaign, "make_changed", changed)
+    with closing(Results(tmp_path / "results", 1)) as results:
+        results.add(opened(bench, 1, range(3)), 1.0)
+
+    assert results.total()["unchanged"] == 1
+
+
 @pytest.mark.parametrize("place", ["bases/one/run.json", "working/.profile"])
 def test_a_write_into_another_run_or_the_home_ends_the_campaign(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, place: str

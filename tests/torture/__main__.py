@@ -3,9 +3,10 @@
 Trainer, sampler, collector, converter, sweep and server are killed, stopped and starved, disks fill up at
 random bytes, files are cut anywhere, cables are pulled, connections and workers end. Afterwards the run opens
 or is refused by name, has lost no more than is promised, says so where a figure lacks something, and no
-process is left. docs/torture.md says what is promised of each.
+process is left. docs/torture.md says what is promised of each. Lanes, each a process with faults of its own,
+go side by side: most of a fault is waiting.
 
-    python -m tests.torture --minutes 2 --only "disk"
+    python -m tests.torture --minutes 2 --only "disk" --lanes 4
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +41,15 @@ class Row:
     lost_steps: int = 0
     lost_s: float = 0.0
     unexplained: list[str] = field(default_factory=list)
+
+    def add(self, other: Row) -> None:
+        """Those of another lane, too."""
+        self.times += other.times
+        self.opened += other.opened
+        self.refused += other.refused
+        self.lost_steps = max(self.lost_steps, other.lost_steps)
+        self.lost_s = max(self.lost_s, other.lost_s)
+        self.unexplained += other.unexplained
 
 
 # Files of all processes of a user, beside each other: a lock of ours, and what is others'.
@@ -69,14 +82,18 @@ FAULTS: Final[dict[str, tuple[Callable[[random.Random, Path], Told], int]]] = {
 }
 
 
-def torture(minutes: float, seed: int, only: str | None = None) -> dict[str, Row]:
+def torture(lane: int, lanes: int, minutes: float, seed: int, only: str | None) -> dict[str, Row]:
     """Faults in random order until the time is over; what became of them.
 
     Args:
+        lane: Takes each of the faults whose number, divided by `lanes`, leaves this.
+        lanes: How many go side by side.
         minutes: How long.
         seed: Of the order, and of each fault.
         only: Part of the name of the faults that count; None: all.
     """
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would all trainers.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     names = [name for name in FAULTS if only is None or only.lower() in name.lower()]
     weights = [FAULTS[name][1] for name in names]
     rng = random.Random(seed)
@@ -85,7 +102,8 @@ def torture(minutes: float, seed: int, only: str | None = None) -> dict[str, Row
     number = 0
     while time.monotonic() < until:
         name = rng.choices(names, weights)[0]
-        one(name, rows[name], f"{seed} {number}")
+        if number % lanes == lane:
+            one(name, rows[name], f"{seed} {number}")
         number += 1
     return rows
 
@@ -138,11 +156,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="faults whose name holds this")
+    parser.add_argument("--lanes", type=int, default=1, help="faults that go side by side")
     given = parser.parse_args()
     os.environ.setdefault("WATTSTEP_FAIL_LOUDLY", "1")
-    # A shell lets what it starts in the background ignore Ctrl-C, and so would all trainers.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    rows = torture(given.minutes, given.seed, given.only)
+    lane = partial(
+        torture, lanes=given.lanes, minutes=given.minutes, seed=given.seed, only=given.only
+    )
+    with ProcessPoolExecutor(given.lanes, mp_context=get_context("spawn")) as pool:
+        rows, *others = pool.map(lane, range(given.lanes))
+    for each in others:
+        for name, row in each.items():
+            rows[name].add(row)
     print(table(rows), flush=True)
     sys.exit(1 if any(row.unexplained for row in rows.values()) else 0)
 

@@ -280,6 +280,14 @@ def test_peak_of_copied_layers() -> None:
     assert peaks(family.at(64)) == ran(workload, preparation, "fp32")
 
 
+def test_an_epoch_that_ends_within_the_largest_batch_changes_no_other_one() -> None:
+    # Of 512 samples; the second of two batches of 256 draws anew.
+    family = capture(
+        TorchWorkload(workloads.find("ds-cnn")), Preparation(batch_size=256, accumulate=2)
+    )
+    assert family.capture is None
+
+
 def test_weights_that_are_drawn_until_they_fit_need_no_run() -> None:
     assert capture(of_user(Truncated, (6,)), Preparation(batch_size=1)).at(4).notes == ()
     weight = torch.zeros(1000)

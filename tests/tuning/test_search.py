@@ -105,6 +105,40 @@ def test_threads_that_are_a_trap_are_left_first_and_the_rest_is_told_beside_them
     assert tuned.seen[single] == pytest.approx(0.011, rel=0.2)  # against the default, not the base
 
 
+POLICIES: dict[str, tuple[Value, ...]] = {
+    **VALUES, "policy": ("default", "per-kind", "fill", "co-run", "critical-path")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", [0.8, 0.95])
+def test_knobs_that_exclude_each_other_cost_no_other_combination(policy: float) -> None:
+    factors = {**FACTORS, **{("policy", each): policy for each in POLICIES["policy"]}}
+    factors["interop_threads", 1] = 0.97
+    apart = frozenset({"channels_last", "policy"})
+    bench = MadeBench(factors, apart=apart)
+    tuned = Search(POLICIES, bench).run()
+    # 0.95 · 0.8 · 0.97 and the better one of the two: 0.8 or 0.95 by a policy, 0.9 by channels last.
+    assert tuned.chosen is not None
+    assert tuned.chosen.ratio.value == pytest.approx(0.95 * 0.8 * 0.97 * min(policy, 0.9))
+    tried = {ask.candidate for ask in bench.asks if apart <= dict(ask.candidate.changes).keys()}
+    assert len(tried) <= 12
+
+
+def test_two_combinations_that_are_left_of_the_most_promising_take_their_turns() -> None:
+    # By their parts six of the first eight have a policy, which excludes channels last.
+    factors = {
+        ("channels_last", True): 0.95, ("optimizer_kernel", "fused"): 0.97,
+        ("optimizer_kernel", "foreach"): 0.9, ("allocator", "keep"): 0.9, ("allocator", "keep-huge"): 0.901,
+        ("policy", "default"): 0.975, ("policy", "critical-path"): 0.976, ("interop_threads", 1): 0.97,
+    }  # fmt: skip
+    values: dict[str, tuple[Value, ...]] = {}
+    for name, value in factors:
+        values[name] = (*values.get(name, ()), value)
+    tuned = Search(values, MadeBench(factors, apart=frozenset({"channels_last", "policy"}))).run()
+    assert tuned.chosen is not None
+    assert tuned.chosen.ratio.value == pytest.approx(0.95 * 0.9 * 0.9 * 0.97)
+
+
 def test_drift_alone_makes_nothing_better() -> None:
     bench = MadeBench(dict.fromkeys(FACTORS, 1.0), drift=0.002)
     tuned = Search(VALUES, bench).run()

@@ -23,6 +23,7 @@ MOST_ROUNDS: Final = 5  # of single values: as many as the noise asks for
 HALVING_ROUNDS: Final = 2  # of each rung, at most
 PASSES: Final = 3  # through the knobs beside the best, as long as they find a better one
 MOST_COMBINED: Final = 8
+MOST_CLASHES: Final = 3  # sets of knobs that exclude each other, which are looked for
 FINALISTS: Final = 2
 PAIRS: Final = 6
 ENOUGH: Final = 0.025  # standard error of a ratio, below which more turns tell nothing that matters
@@ -324,12 +325,40 @@ class Search:
             if candidate.makes_sense and candidate not in (DEFAULT, *self._refused):
                 ways.append((score, len(candidate.changes), candidate.text, candidate))
         ways.sort(key=lambda way: way[:3])
-        best = [way[-1] for way in ways][:MOST_COMBINED]
-        known = [each for each in best if each in self._scores or each == self._base]
-        fresh = [each for each in best if each not in known]
-        rungs = 2 * len(best) * HALVING_ROUNDS if len(best) > FINALISTS else 0
-        self._expect(len(fresh), rungs, min(len(best), FINALISTS))
-        return [*known, *self._admitted("combining", fresh)]
+        promising = [way[-1] for way in ways]
+        first = promising[:MOST_COMBINED]
+        rungs = 2 * len(first) * HALVING_ROUNDS if len(first) > FINALISTS else 0
+        known = sum(map(self._is_begun, first))
+        self._expect(len(first) - known, rungs, min(len(first), FINALISTS))
+        return self._trainable(promising)
+
+    def _is_begun(self, candidate: Candidate) -> bool:
+        return candidate in self._scores or candidate in (DEFAULT, self._base)
+
+    def _trainable(self, ways: Iterable[Candidate]) -> list[Candidate]:
+        """The first of these that train, without those that turn knobs that were seen to exclude each other."""
+        found: list[Candidate] = []
+        clashes: list[set[str]] = []
+        begun: dict[Candidate, bool] = {}
+
+        def trains(way: Candidate) -> bool:
+            if way not in begun:
+                begun[way] = self._is_begun(way) or bool(self._admitted("combining", [way]))
+            return begun[way]
+
+        for way in ways:
+            if len(found) == MOST_COMBINED or len(clashes) == MOST_CLASHES:
+                break
+            added = {name for name, _ in {*way.changes} - {*self._base.changes}}
+            if any(clash <= added for clash in clashes):
+                continue
+            if trains(way):
+                found.append(way)
+                continue
+            # To blame is whatever it trains without. One knob is not, which trains alone: two reasons meet there.
+            blamed = {name for name in sorted(added) if trains(way.with_value(name, None))}
+            clashes.append(blamed if len(blamed) > 1 else added)
+        return found
 
     def _added(self, single: Candidate) -> tuple[str, Value]:
         """The knob that it turns beside the base."""
@@ -341,7 +370,7 @@ class Search:
         left, number = list(candidates), 0
         if self._base != DEFAULT:  # it takes part as all do, and is what they are compared with
             self._scores[self._base] = [0.0]
-        while len(left) > FINALISTS:
+        while len(left) > FINALISTS or any(each not in self._scores for each in left):
             self._rounds(
                 "combining", self._base, left, self._scores, HALVING_ROUNDS, self._is_known, number
             )

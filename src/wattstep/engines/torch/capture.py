@@ -27,6 +27,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 
+from wattstep.engines.step_phases import DATA
 from wattstep.engines.torch import batch_values
 from wattstep.engines.torch.allocations import CATEGORIES, HELD, OPTIMIZER_STATE
 from wattstep.engines.torch.draws import DRAWN, drawing_from, drawn_so_far
@@ -400,6 +401,10 @@ def _family(
     each = StepFamily(small=small, large=large, capture=at)
     try:
         third = taken(third_batch(preparation), there, False)  # its step alone is looked at
+        if not alike(small, third) and _train_alike(
+            small, third
+        ):  # an epoch ends within such a step
+            third = taken(third_batch(preparation) // 2, there, False)
     except (
         Exception
     ):  # of the user's own code: of a batch that somebody asks for it is raised again
@@ -413,6 +418,15 @@ def _family(
     evaluation = near.evaluation_at(third.batch_size)
     far = StepFamily(small=small, large=replace(third, evaluation=evaluation))
     return far if not valued and lies_on_line(far, large, tolerance=PAGES_DIFFER) else each
+
+
+def _train_alike(one: StepGraph, other: StepGraph) -> bool:
+    """True if two captures have the same operations but for what loads data."""
+    trained = [
+        [pair for pair in zip(each.names, each.phases, strict=True) if pair[1] != DATA]
+        for each in (one, other)
+    ]
+    return trained[0] == trained[1]
 
 
 def _line(error: BaseException) -> str:

@@ -20,9 +20,10 @@ aten: Final = torch.ops.aten
 CHANGED: Final = {aten.native_batch_norm.default: (3, 4)}
 # Operations whose results' sizes, or which of their kernels run, depend on values, beside those that torch tags.
 OF_VALUES: Final = ("_pack_padded_sequence", "_pad_packed_sequence")
-# What makes a tensor another one than its slot says.
-RESHAPING: Final = (
-    "set_", "resize_", "resize_as_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_",
+# What makes a tensor another one than its slot says: of another storage, or of other strides.
+RESTORING: Final = ("set_", "resize_", "resize_as_")
+RESTRIDING: Final = (
+    "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_",
 )  # fmt: skip
 READS: Final = {
     torch.Tensor.tolist: "tolist", torch.Tensor.numpy: "numpy", torch.Tensor.__array__: "numpy",
@@ -118,15 +119,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if func.namespace in ("profiler", "prim"):  # names of stretches, questions for a device
             return func(*args, **kwargs)
+        name = func.overloadpacket.__name__
         taken = tensors_in((args, kwargs))
         referred, named = self._refer(args), self._refer(kwargs)
         reads = self._storages(taken)
         layer = self._layers.running() or ""
         unknown = not self._valued.isdisjoint(reads)
         if _takes_values(func, args) and unknown:
-            self._reads(func.overloadpacket.__name__, layer)
-        if func.overloadpacket.__name__ in RESHAPING:
-            self._refuse(f"{func.overloadpacket.__name__} changes how a tensor lies", layer)
+            self._reads(name, layer)
+        if name in RESTRIDING and not self._are_outside(reads):
+            # Its slot is another one from here on: a view, which is made where it is next taken.
+            return func(*args, **kwargs)
+        if name in RESTORING or name in RESTRIDING:
+            self._refuse(f"{name} changes how a tensor lies", layer)
         made = func(*args, **kwargs)
         if not isinstance(made, (torch.Tensor, tuple, list)):
             return made  # a number
@@ -235,6 +240,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _storages(self, tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(self._number(each.untyped_storage()) for each in tensors))
+
+    def _are_outside(self, storages: Sequence[int]) -> bool:
+        """Whether one of these storages is there before and after the update."""
+        held = {self._layouts[slot].storage for slot in (*self._outside, *self._given)}
+        return not held.isdisjoint(storages)
 
     def _owner(self, storages: Sequence[int]) -> str:
         """Layer of the first of these storages that belongs to one."""

@@ -281,7 +281,7 @@ def test_peak_of_copied_layers() -> None:
 
 
 def test_an_epoch_that_ends_within_the_largest_batch_changes_no_other_one() -> None:
-    # Of 512 samples; the second of two batches of 256 draws anew.
+    # Of 480 samples: the second of two batches of 256 draws anew.
     family = capture(
         TorchWorkload(workloads.find("ds-cnn")), Preparation(batch_size=256, accumulate=2)
     )

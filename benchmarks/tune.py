@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--allow", default="", help="of `table`, as tune's own")
     parser.add_argument("--spaces", type=int, default=200)
     parser.add_argument("-o", "--out", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.what == "drawn":
         drawn(arguments.spaces)
         return

@@ -58,8 +58,8 @@ class TorchThreads:
         threads = {placed.threads for placed in schedule.placed if placed.worker == 0}
         self._restored = threads != {torch.get_num_threads()}  # what the caller had, after a step
         self._own = 0 if pinned else 1  # workers that the caller's thread is
-        self._divides = pinned and any(placed.threads > 1 for placed in schedule.placed)
         self._go = [_locked() for _ in range(self._own, schedule.workers)]
+        self._takes_cores = bool(self._go) and (pinned or threads == {1})
         self._done = [_locked() for _ in self._go]
         # An interruption may come anywhere in the caller's thread: what counts are these numbers of steps,
         # and a lock only ends a wait. One that was released once too often costs a look at them.
@@ -103,9 +103,9 @@ class TorchThreads:
         return [*own, *(each.ident or 0 for each in self._crew)]
 
     @property
-    def divides(self) -> bool:
-        """True if workers beside the caller's thread divide tasks, which a team of the caller's own would hinder."""
-        return self._divides
+    def takes_cores(self) -> bool:
+        """True if workers beside the caller's thread take cores on which a team of the caller's own would hinder them."""
+        return self._takes_cores
 
     @property
     def traced(self) -> bool:
@@ -133,7 +133,7 @@ class TorchThreads:
             Exception: Whatever an operation raises, with its name and layer; all workers have stopped.
         """
         self._check_batch(batch)
-        if self._divides:
+        if self._takes_cores:
             end_team()
         self._mark = mark
         program, times = self._program, list[Any]()

@@ -205,7 +205,7 @@ class ScheduledTrainer(TorchTrainer):
             watched.batch = ()  # it has its last step behind it
         mark(DATA)
         begin = perf_counter_ns()
-        with undivided() if executor.divides else nullcontext():
+        with undivided() if executor.takes_cores else nullcontext():
             batches = [update.next_batch(self._phase) for _ in range(self._accumulate)]
         if executor.traced:
             self._drawn.append((begin, perf_counter_ns()))

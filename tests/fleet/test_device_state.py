@@ -17,13 +17,12 @@ from tests.refusals import refused
 from tests.wording import assert_says
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.cores import parse_cores, spell_cores
 from wattstep.train.environment.device_state import (
     DeviceState,
     nearest_clock,
     parse_clock,
-    parse_cores,
     parse_state,
-    spell_cores,
     states_from,
 )
 from wattstep.train.environment.keeper import ORIGINALS, Keeper, check_state

@@ -21,6 +21,7 @@ from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
+from wattstep.schema.cores import check_cores
 from wattstep.schema.processes import child_command, ends_with_us, outwait
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
@@ -30,7 +31,6 @@ from wattstep.store.shareable import shareable
 from wattstep.train.allocators import find_allocator
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
-from wattstep.train.environment.device_state import check_cores
 from wattstep.train.listener import ScriptListener
 from wattstep.train.running import INTERRUPTED, run_script
 

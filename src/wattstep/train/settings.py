@@ -12,6 +12,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schedule import policies
+from wattstep.schema.cores import check_cores
 from wattstep.schema.goal import Goal
 from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import (
@@ -368,8 +369,6 @@ class TrainingSettings(MemoryStrategies):
                     f"--{option}: of a training on this machine; without --target", id="only-here"
                 )
         if self.cores is not None:
-            from wattstep.train.environment.device_state import check_cores
-
             check_cores(self.cores)
         if self.allocator is not None:
             find_allocator(self.allocator)

@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any, Final
 
 from wattstep.errors import WattstepError
+from wattstep.schema.cores import parse_cores
 from wattstep.schema.figure import Status
 from wattstep.schema.processes import child_command, ending_words, outwait, readable
 from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import SILENT_S, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
-from wattstep.train.environment.device_state import parse_cores
 from wattstep.train.script import ProfileSettings, script_environment
 from wattstep.train.settings import TrainingSettings
 from wattstep.tune.space import OF_PROCESS, Candidate

@@ -14,13 +14,13 @@ from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.plan.file import write_tuned
 from wattstep.record.sensors import machine
+from wattstep.schema.cores import check_cores, spell_cores
 from wattstep.schema.settings import option_of
 from wattstep.stats.front import non_dominated
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.environment import canary
 from wattstep.train.environment.crowding import cores_of_others, default_threads, too_many_threads
-from wattstep.train.environment.device_state import check_cores, spell_cores
 from wattstep.train.governor.governor import NOT_THE_CLOCK, check_governor
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings

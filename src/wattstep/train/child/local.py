@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
+from wattstep.schema.cores import parse_cores
 from wattstep.schema.processes import ChildNews, ending_words
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
@@ -17,7 +18,6 @@ from wattstep.train.child.child import GuardedChild
 from wattstep.train.child.exporting import exported_before
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.watchdog import find_watchdog
-from wattstep.train.environment.device_state import parse_cores
 from wattstep.train.progress import Progress
 from wattstep.train.settings import TrainingSettings
 

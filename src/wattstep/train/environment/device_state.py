@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
 from wattstep.errors import InvalidValueError
+from wattstep.schema.cores import parse_cores, spell_cores
 
 _CLOCK: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G)Hz", re.IGNORECASE)
 _FACTORS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
@@ -89,38 +89,6 @@ def parse_state(label: str) -> DeviceState:
     )
 
 
-def parse_cores(text: str) -> tuple[int, ...]:
-    """A set of cores from "0-3+5".
-
-    Raises:
-        InvalidValueError: It is none.
-    """
-    cores: set[int] = set()
-    for part in text.split("+"):
-        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise InvalidValueError(f"--cores {text!r}: write sets like 0-3 or 0+2")
-        cores.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(cores))
-
-
-def check_cores(text: str) -> tuple[int, ...]:
-    """A set of cores that this process may run on, as `parse_cores` reads it.
-
-    Raises:
-        InvalidValueError: It is none, or some are not there or not allowed.
-    """
-    allowed = os.sched_getaffinity(0)
-    cores = parse_cores(text)
-    if refused := [core for core in cores if core not in allowed]:
-        raise InvalidValueError(
-            f"--cores {text}: {spell_cores(refused)} {'is' if len(refused) == 1 else 'are'} not among those that "
-            f"this process may run on ({spell_cores(allowed)})",
-            id="core-refused",
-        )
-    return cores
-
-
 def parse_clock(text: str) -> float:
     """Hz from "1.2GHz".
 
@@ -131,17 +99,6 @@ def parse_clock(text: str) -> float:
     if match is None or float(match[1]) == 0:
         raise InvalidValueError(f"--clocks {text!r}: write 600MHz or 1.2GHz")
     return float(match[1]) * _FACTORS[match[2].lower()]
-
-
-def spell_cores(cores: Iterable[int]) -> str:
-    """The inverse of `parse_cores`: runs of cores as ranges."""
-    runs: list[list[int]] = []
-    for core in sorted(cores):
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
-    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def nearest_clock(wanted_hz: float, offered_hz: Sequence[float]) -> float | None:

@@ -1,10 +1,11 @@
-"""What labeling takes on the CPU alone and shared with OpenCL devices: processor time, wall time, the same labels.
+"""What labeling takes on the CPU alone and shared among processors: processor time, wall time, the same labels.
 
     POCL_DEVICES="pthread basic" python benchmarks/labeling_placement.py [--on cpu,opencl:0,opencl:1] [--samples 500,5000]
-        [--features 64] [--rounds 20]
+        [--features 64] [--rounds 20] [--power cpu:0=1,cpu:1=3 [--latency 20]]
 
 Both label the same pieces in turns; nothing is learned from them. CPU time is that of the process, so that of
-PoCL's threads is in it. NumPy's threads are as OMP_NUM_THREADS says.
+PoCL's threads is in it. NumPy's threads are as OMP_NUM_THREADS says. --power and --latency are those of
+`wattstep label`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from wattstep.labeling import AutoLabeler
 from wattstep.labeling.placed import placement_report
-from wattstep.labeling.processors import placement_on
+from wattstep.labeling.power import parse_watts
+from wattstep.labeling.processors import Processors, placement_on
 from wattstep.report.labeling_tables import processors
 
 CLASSES, LABELED, RECENT = 10, 400, 1500
@@ -29,7 +31,14 @@ def main() -> None:
     parser.add_argument("--samples", default="500,5000")
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--power")
+    parser.add_argument("--latency", type=float)
     asked = parser.parse_args()
+    wanted = Processors(
+        names=asked.on.split(","),
+        watts={} if asked.power is None else parse_watts(asked.power),
+        latency_s=None if asked.latency is None else asked.latency * 1e-3,
+    )
     sizes = [int(size) for size in asked.samples.split(",")]
     random = np.random.default_rng(0)
     count = LABELED + RECENT + max(sizes)
@@ -43,7 +52,7 @@ def main() -> None:
         f"{asked.features} features, {len(labeler.engine_.graph.nodes)} nodes; NumPy {np.__version__}"
     )
     for size in sizes:
-        shared = placement_on(asked.on.split(","))
+        shared = placement_on(wanted)
         piece = x[-size:]
         taken: dict[str, list[tuple[float, float]]] = {"cpu alone": [], asked.on: []}
         labels = {}

@@ -313,7 +313,7 @@ def test_a_run_of_another_network_says_nothing_of_a_calibrated_machine(tmp_path:
 
 
 def test_this_is_the_machine_that_was_calibrated_last(tmp_path: Path) -> None:
-    with refused("not-calibrated", "--on this"):
+    with refused("not-calibrated", "this", "calibrate-device"):
         this_device.find("this")
     calibrate(tmp_path / "mine.toml", [])
     kept = devices.find(this_device.find("this"))

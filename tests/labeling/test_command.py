@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import zlib
 from pathlib import Path
@@ -113,6 +114,49 @@ def test_processors_and_their_shares(files: Path, tmp_path: Path) -> None:
     assert placement["predicted"]["status"] == "predicted"
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "cpu (NumPy" in page
+
+
+def test_energy_of_clusters_within_a_bound(files: Path, tmp_path: Path) -> None:
+    plain = run(tmp_path / "plain", asked(files, "data.parquet", batch=100))
+    core = f"cpu:{min(os.sched_getaffinity(0))}"
+    done = wattstep(
+        "label", files / "data.parquet", "--labeled", files / "labeled.csv", "--column", "kind",
+        "--features", ",".join(NAMES), "--batch", 100, "--on", core, "--power", f"{core}=2.5",
+        "--latency", 1e6, "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert labeled(tmp_path / "out").equals(plain)
+    placement = json.loads(done.stdout)["labeling"]["placement"]
+    (power,) = (each["power"] for each in placement["processors"])
+    assert (power["value"], power["source"]) == (2.5, "given by the user")
+    energy = placement["energy"]
+    assert (energy["status"], energy["unit"]) == ("predicted", "J")
+    assert energy["value"] == pytest.approx(2.5 * placement["predicted"]["value"])
+    assert placement["latency"] == {"seconds": 1e3, "held": 2, "kept": 2}
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "2.50 W" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [
+        (("--latency", 5), "needs-processors"),
+        (("--power", "cpu=1"), "needs-processors"),
+        (("--device", "this"), "needs-processors"),
+        (("--on", "cpu", "--latency", 5), "needs-power"),
+        (("--on", "cpu", "--power", "cpu"), "malformed-power"),
+        (("--on", "cpu", "--latency", 0, "--power", "cpu=1"), "out-of-range"),
+        (("--on", "cpu", "--device", "no-such-device"), "unknown-device"),
+    ],
+)
+def test_bounds_and_powers_that_are_refused(
+    files: Path, tmp_path: Path, options: tuple[str | float, ...], id: str
+) -> None:
+    done = wattstep(
+        "label", files / "data.csv", "--labeled", files / "labeled.csv", "--column", "kind",
+        *options, "--out", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert id_in(done.stdout) == id
 
 
 @pytest.mark.system  # a real job, for a second

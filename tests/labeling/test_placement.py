@@ -2,67 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.labeling.made import blobs
+from tests.labeling.made import Clock, Made, X, blobs
 from tests.refusals import refused
 
 from wattstep.labeling import AutoLabeler
 from wattstep.labeling.costs import Cost, fastest
-from wattstep.labeling.lookup import Found, Index, look_up
+from wattstep.labeling.lookup import Index, look_up
 from wattstep.labeling.placed import placement_report
 from wattstep.labeling.placement import Placement
 from wattstep.schema.figure import Status
-
-
-class Clock(threading.local):
-    """Seconds that a thread has worked, as its processors say."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Made:
-    """A processor that takes so many seconds a piece and a sample."""
-
-    def __init__(
-        self, clock: Clock, name: str, piece: float, sample: float, hold: float = 0.5
-    ) -> None:
-        self.name, self.device, self.copy = name, "made", hold
-        self.clock, self.piece, self.sample = clock, piece, sample
-        self.held, self.moved = 0, 0
-        self.sizes: list[int] = []
-
-    def hold(self, index: Index) -> None:
-        self.index = index
-        self.held += 1
-        self.clock.now += self.copy
-
-    def look_up(self, space: np.ndarray, standard: np.ndarray) -> Found:
-        self.sizes.append(len(space))
-        self.clock.now += self.piece + self.sample * len(space)
-        found = look_up(self.index, space, standard)
-        found.near.nodes[:1] += self.moved
-        return found
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def index() -> Index:
-    nodes = np.random.default_rng(1).normal(size=(100, 4)).astype(np.float32)
-    return Index(nodes=nodes, labeled=30, near=10, forests=())
-
-
-X = np.random.default_rng(2).normal(size=(500, 4)).astype(np.float32)
 
 
 def test_shares_end_together() -> None:

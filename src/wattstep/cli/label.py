@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from wattstep.cli import completing
 from wattstep.cli.options import OUT, Json, Quiet
 from wattstep.cli.saying import refuse
 from wattstep.errors import InvalidValueError, RecordingError, RunExistsError, WattstepError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from wattstep.labeling.cost import LabelingCost
     from wattstep.labeling.job import Asked, LabelFolder
     from wattstep.labeling.pacing import Pacer
+    from wattstep.labeling.processors import Processors
     from wattstep.labeling.result import LabelingReport
 
 
@@ -104,9 +105,34 @@ def label(
     on: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            help="Processors that share the work by what each takes here: cpu, opencl, opencl:NUMBER, opencl:NAME. "
-            "Labels are the same on any. [default: the CPU]",
+            help="Processors that share the work by what each takes here: cpu, cpu:0-3 or cpu:0+2 for some of its "
+            "cores, opencl, opencl:NUMBER, opencl:NAME. Labels are the same on any. [default: the CPU]",
             metavar="PROCESSOR,...",
+        ),
+    ] = None,
+    latency: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            help="With --on: look each piece up with the least energy that lets it end within so many ms. Needs the "
+            "power of each processor: --power or --device. [default: as soon as can be]",
+            metavar="MS",
+        ),
+    ] = None,
+    power: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="With --on: what each processor adds to the idle device's power while it works, in watts, e.g. "
+            "cpu:0-3=1.2,opencl:0=4.",
+            metavar="PROCESSOR=W,...",
+        ),
+    ] = None,
+    device: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="With --on: this machine among devices, whose file tells the power that --power leaves out; its file; "
+            "or this, once calibrated.",
+            metavar="DEVICE",
+            autocompletion=completing.devices,
         ),
     ] = None,
     measure: Annotated[
@@ -161,7 +187,7 @@ def label(
     asked = _asked(
         data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
     )
-    processors = None if on is None else tuple(on.split(","))
+    processors = _processors(on, latency, power, device)
     folder = LabelFolder(out)
     folder.open(asked)
     try:
@@ -240,6 +266,28 @@ def _asked(
     )
 
 
+def _processors(
+    on: str | None, latency: float | None, power: str | None, device: str | None
+) -> Processors | None:
+    if on is None:
+        for option, value in (("latency", latency), ("power", power), ("device", device)):
+            if value is not None:
+                raise InvalidValueError(
+                    f"--{option} is for processors that share the work: give --on PROCESSOR,...",
+                    id="needs-processors",
+                )
+        return None
+    from wattstep.labeling.power import parse_watts
+    from wattstep.labeling.processors import Processors
+
+    return Processors(
+        names=tuple(on.split(",")),
+        watts={} if power is None else parse_watts(power),
+        device=device,
+        latency_s=None if latency is None else latency * 1e-3,
+    )
+
+
 def _pacer(budget_ms: float | None) -> AbstractContextManager[Pacer | None]:
     if budget_ms is None:
         return nullcontext()
@@ -274,7 +322,7 @@ def _check_measured(
 def _cost(
     folder: LabelFolder,
     asked: Asked,
-    processors: Sequence[str] | None,
+    processors: Processors | None,
     run: Path,
     frame_budget: float | None,
     nice: int,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wattstep.labeling.auto_labeler import AutoLabeler as AutoLabeler
     from wattstep.labeling.outcome import Labels as Labels
+    from wattstep.labeling.processors import Processors as Processors
 
 _PUBLIC = {
     "AutoLabeler": "wattstep.labeling.auto_labeler",
     "Labels": "wattstep.labeling.outcome",
+    "Processors": "wattstep.labeling.processors",
 }
 
 

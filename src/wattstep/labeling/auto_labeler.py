@@ -20,7 +20,7 @@ from wattstep.labeling.engine import Engine, Judged, Settings
 from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.outcome import UNREADABLE, Labels
 from wattstep.labeling.placement import Placement
-from wattstep.labeling.processors import placement_on
+from wattstep.labeling.processors import Processors, placement_on
 
 SPREAD = "spread over neighbours"
 RESERVED = re.compile(r"unknown(-\d+)?")  # what samples of no known class are called
@@ -52,7 +52,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         extractor: Gives learned features: something with `transform`, or a function, from samples of
             shape (n, features) to arrays of shape (n, k). It is no part of a saved state.
         processors: That look samples up side by side, such as `("cpu", "opencl:0")`, see
-            `processors.placement_on`; labels are the same on any. None: the CPU, unmeasured. No part of a state.
+            `processors.placement_on`, or `Processors` with their power, for least energy; labels are the same on any.
+            None: the CPU, unmeasured. No part of a state.
         random_state: Seed; the same gives the same.
 
     Attributes:
@@ -70,7 +71,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory: int = 1000,
         labeled_memory: int = 500,
         extractor: Any = None,
-        processors: Sequence[str] | None = None,
+        processors: Sequence[str] | Processors | None = None,
         random_state: int = 0,
     ) -> None:
         self.false_alarm = false_alarm
@@ -222,7 +223,11 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(
-        cls, path: Path | str, *, extractor: Any = None, processors: Sequence[str] | None = None
+        cls,
+        path: Path | str,
+        *,
+        extractor: Any = None,
+        processors: Sequence[str] | Processors | None = None,
     ) -> AutoLabeler:
         """The labeler that `save` wrote: it goes on exactly as the other would have.
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from wattstep.labeling.auto_labeler import AutoLabeler
     from wattstep.labeling.pacing import Pacer
+    from wattstep.labeling.processors import Processors
 
 SETTINGS: Final = "label.json"
 STATE: Final = "state.npz"
@@ -227,7 +228,7 @@ def label_files(
     folder: LabelFolder,
     asked: Asked,
     tell: Tell,
-    processors: Sequence[str] | None = None,
+    processors: Sequence[str] | Processors | None = None,
     pacer: Pacer | None = None,
 ) -> tuple[AutoLabeler, Progress]:
     """Labels all that is not labeled yet.
@@ -282,7 +283,9 @@ def label_files(
 
 
 def taken_up(
-    folder: LabelFolder, progress: Progress, processors: Sequence[str] | None = None
+    folder: LabelFolder,
+    progress: Progress,
+    processors: Sequence[str] | Processors | None = None,
 ) -> tuple[AutoLabeler, Progress]:
     """The labeler as it was; where it was written after the progress was, the progress counts."""
     from wattstep.labeling import AutoLabeler

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from wattstep.errors import DeviceFaultError
 from wattstep.labeling.arrays import Floats
-from wattstep.labeling.costs import Cost, Split, fastest
+from wattstep.labeling.costs import Cost, Split, cheapest, fastest
 from wattstep.labeling.lookup import Found, Index, joined, look_up
+from wattstep.schema.figure import Figure, missing
 
 CPU: Final = "cpu"
 LEAST: Final = 64  # samples from which a piece is measured or shared
@@ -24,6 +26,7 @@ GROWN: Final = 1.25  # times the work of a sample, either way, from which costs 
 RECENT: Final = 8  # pieces whose median says by how much a cost is wrong
 FEWEST: Final = 3  # of them
 RETRIED: Final = 64  # pieces after which what others slow down is forgotten, and so tried again
+NO_POWER: Final = missing("W", "nobody said what it adds: --power or --device does")
 
 
 class Processor(Protocol):
@@ -66,18 +69,23 @@ class Tally:
 
     Attributes:
         processor: Which.
+        power: That it adds to the idle device's while it works, in W.
         index: What it holds.
         cost: As measured last; None: not yet.
         samples, pieces: That it was given, without those of measurements.
+        busy, busy_fastest: Seconds that it was to work on pieces, by the shares that were taken and by the fastest.
         beside: Measured over calibrated times of recent pieces while others worked as well.
         alone: The same while none did.
     """
 
     processor: Processor
+    power: Figure = NO_POWER
     index: Index | None = None
     cost: Cost | None = None
     samples: int = 0
     pieces: int = 0
+    busy: float = 0.0
+    busy_fastest: float = 0.0
     beside: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     alone: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
@@ -103,26 +111,43 @@ class Placement:
     """A `lookup.Lookup` over processors.
 
     Pieces are shared so that all end together, or are given to one alone where that ends earlier, by what was
-    measured on pieces of at least 64 samples; in measuring, all must find the same.
+    measured on pieces of at least 64 samples; in measuring, all must find the same. Where a bound is stated, they are
+    shared so that they take the least energy and end within it; what cannot, ends as early as it can.
 
     Args:
         processors: The first also does what is too small to share.
         clock: Seconds.
+        powers: That each adds to the idle device's while it works, in W; empty: not known.
+        latency_s: The bound, in seconds, for which powers are needed; None: there is none.
+        within: Makes what each lookup happens within.
 
     Attributes:
         tallies: By processor.
         pieces: That were planned.
         largest: Samples of the largest of them.
         planned, taken: Seconds of them, as predicted and as measured.
+        latency_s: The bound.
+        held, kept: Pieces within it, as predicted and as measured.
     """
 
     def __init__(
-        self, processors: Sequence[Processor], clock: Callable[[], float] = time.perf_counter
+        self,
+        processors: Sequence[Processor],
+        clock: Callable[[], float] = time.perf_counter,
+        *,
+        powers: Sequence[Figure] = (),
+        latency_s: float | None = None,
+        within: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.tallies = [Tally(processor=each) for each in processors]
-        self.pieces = self.largest = 0
+        known = powers or [NO_POWER] * len(processors)
+        self.tallies = [
+            Tally(processor=each, power=power)
+            for each, power in zip(processors, known, strict=True)
+        ]
+        self.pieces = self.largest = self.held = self.kept = 0
         self.planned = self.taken = 0.0
-        self._clock = clock
+        self.latency_s = latency_s
+        self._clock, self._within = clock, within
         self._work = 0  # of a sample when costs were measured
         self._threads = ThreadPoolExecutor(len(processors))
 
@@ -132,33 +157,48 @@ class Placement:
         Raises:
             DeviceFaultError: A device refused, or found something else than the others.
         """
-        if len(space) < LEAST:
-            return self._look_up(self.tallies[0], index, space, standard).found
-        if not self._work / GROWN <= index.work <= self._work * GROWN:
-            self._measure(index, space[:MOST], standard[:MOST])
-        if self.pieces % RETRIED == RETRIED - 1:
-            self._retry()
-        return self._share(index, space, standard)
+        with self._within():
+            if len(space) < LEAST:
+                return self._look_up(self.tallies[0], index, space, standard).found
+            if not self._work / GROWN <= index.work <= self._work * GROWN:
+                self._measure(index, space[:MOST], standard[:MOST])
+            if self.pieces % RETRIED == RETRIED - 1:
+                self._retry()
+            return self._share(index, space, standard)
 
-    def split(
-        self, samples: int, index: Index | None = None, among: Sequence[Sequence[int]] | None = None
-    ) -> Split:
-        """How a piece would be shared now; see `costs.fastest`.
+    def split(self, samples: int, index: Index | None = None) -> Split:
+        """How a piece would be shared now; see `costs.cheapest` and, without a bound or beyond it, `costs.fastest`.
 
         Args:
             samples: Of the piece.
-            index: That it is looked up in: who does not hold it must get it first. None: all do.
-            among: Sets of processors; None: all.
+            index: As of `costs`.
+        """
+        return self._splits(samples, index)[0]
+
+    def costs(self, index: Index | None = None) -> list[Cost]:
+        """Of each processor now.
+
+        Args:
+            index: That a piece is looked up in: who does not hold it must get it first. None: all do.
         """
         costs = []
         for each in self.tallies:
             assert each.cost is not None
             stale = index is not None and not index.same(each.index)
             costs.append(each.cost.before_holding() if stale else each.cost)
-        return fastest(costs, samples, among)
+        return costs
+
+    def _splits(self, samples: int, index: Index | None) -> tuple[Split, Split]:
+        """How a piece is shared, and how it would be done first."""
+        costs = self.costs(index)
+        first = fastest(costs, samples)
+        if self.latency_s is None:
+            return first, first
+        watts = [float(each.power) for each in self.tallies]
+        return cheapest(costs, watts, samples, self.latency_s) or first, first
 
     def _share(self, index: Index, space: Floats, standard: Floats) -> Found:
-        split = self.split(len(space), index)
+        split, first = self._splits(len(space), index)
         ends = np.cumsum(split.shares)
         parts = [
             (tally, slice(int(end) - size, int(end)))
@@ -175,8 +215,13 @@ class Placement:
         for (tally, _), each in zip(parts, done, strict=True):
             tally.learn(each.seconds, len(each.found.labeled.nodes), alone=split.alone)
         self.pieces, self.largest = self.pieces + 1, max(self.largest, len(space))
-        self.planned += split.seconds
-        self.taken += max(each.held + each.seconds for each in done)
+        taken = max(each.held + each.seconds for each in done)
+        self.planned, self.taken = self.planned + split.seconds, self.taken + taken
+        for tally, busy, least in zip(self.tallies, split.busy, first.busy, strict=True):
+            tally.busy, tally.busy_fastest = tally.busy + busy, tally.busy_fastest + least
+        if self.latency_s is not None:
+            self.held += split.seconds <= self.latency_s
+            self.kept += taken <= self.latency_s
         return joined([each.found for each in done])
 
     def _look_up(self, tally: Tally, index: Index, space: Floats, standard: Floats) -> _Timed:

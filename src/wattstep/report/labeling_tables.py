@@ -86,7 +86,26 @@ def processors(placed: PlacementReport | None) -> list[str]:
             f"looking up the samples of a piece was predicted to take {show(placed.predicted).text}, and took "
             f"{_told(placed.measured)}: mean of {placed.pieces:,}"
         )
+    if not placed.shares[0].power.missing:
+        lines += _energy(placed)
     return lines
+
+
+def _energy(placed: PlacementReport) -> list[str]:
+    """Energy of a piece, and whether the bound was held, in sentences."""
+    told = (
+        f"energy of looking up a piece, beyond what the idle device takes: {_told(placed.energy)}"
+    )
+    bound = placed.latency
+    if bound is None or not placed.pieces:
+        return [told]
+    held = f"a bound of {1e3 * bound.seconds:g} ms can be held, by prediction, in {bound.held:,} of {placed.pieces:,} pieces"
+    if bound.held < placed.pieces:
+        held += ", and the others had the fastest shares"
+    return [
+        f"{told}; by the fastest shares {show(placed.energy_fastest).text}",
+        f"{held}; within it were {bound.kept:,} (measured)",
+    ]
 
 
 def _processor(share: Share, largest: int) -> str:
@@ -94,11 +113,15 @@ def _processor(share: Share, largest: int) -> str:
     if share.sample.missing:
         return f"{name}: {share.samples:,} samples looked up; cost not known: {share.sample.reason}"
     cost = f"{show(share.sample).text} a sample, {show(share.piece).text} a piece" + (
-        f", {show(share.hold).text} to get what they are looked up in" if share.name != CPU else ""
+        ""
+        if share.name.partition(":")[0] == CPU
+        else f", {show(share.hold).text} to get what they are looked up in"
     )
     if not share.slower.missing:
         cost += f", {show(share.slower, 'times').text} as long beside others"
     told = f"{name}: {100 * share.share:.1f} % of the samples looked up; {cost} (measured)"
+    if not share.power.missing:
+        told += f"; adds {show(share.power).text} while it works ({plain(share.power.source)})"
     if share.without.missing:
         return told
     return (

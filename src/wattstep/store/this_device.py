@@ -37,7 +37,7 @@ def find(name: str) -> str:
         return name
     if not _path().is_file():
         raise InvalidValueError(
-            "--on this: this machine was not calibrated: `wattstep calibrate-device` does it in a few minutes",
+            "this: this machine was not calibrated: `wattstep calibrate-device` does it in a few minutes",
             id="not-calibrated",
         )
     return str(_path())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -164,7 +163,7 @@ def test_powers_of_a_device_s_file() -> None:
     assert (gpu.value, gpu.low, gpu.high) == (3.4, 1.8, 5.2)
 
 
-def test_power_of_a_calibration(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_of_a_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows the idle and the full machine: 6.4 (5.0 to 7.0) less 2.7 W (2.2 to 3.0) on a Pi 4."""
     pi = devices.find("raspberry-pi-4")
     bare = replace(pi, power=replace(pi.power, parts={}))

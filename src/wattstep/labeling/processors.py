@@ -20,7 +20,7 @@ OPENCL = "opencl"
 
 @dataclass(frozen=True, kw_only=True)
 class Processors:
-    """Processors whose power is known.
+    """Processors that share the lookups, with what is known of their power.
 
     Attributes:
         names: As `placement_on` has them.

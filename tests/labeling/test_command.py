@@ -25,6 +25,7 @@ from wattstep.errors import RecordingError
 from wattstep.labeling import AutoLabeler, job, reading
 from wattstep.labeling.cost import LabelingCost
 from wattstep.labeling.job import Asked, LabelFolder, label_files
+from wattstep.labeling.power import STATED
 from wattstep.labeling.result import robust
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.train import labeling_pace
@@ -128,7 +129,7 @@ def test_energy_of_clusters_within_a_bound(files: Path, tmp_path: Path) -> None:
     assert labeled(tmp_path / "out").equals(plain)
     placement = json.loads(done.stdout)["labeling"]["placement"]
     (power,) = (each["power"] for each in placement["processors"])
-    assert (power["value"], power["source"]) == (2.5, "given by the user")
+    assert (power["value"], power["source"]) == (2.5, STATED)
     energy = placement["energy"]
     assert (energy["status"], energy["unit"]) == ("predicted", "J")
     assert energy["value"] == pytest.approx(2.5 * placement["predicted"]["value"])

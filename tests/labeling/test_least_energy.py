@@ -15,7 +15,7 @@ from wattstep.labeling.costs import STEP, Cost, cheapest, fastest
 from wattstep.labeling.lookup import Index
 from wattstep.labeling.placed import placement_report
 from wattstep.labeling.placement import Placement
-from wattstep.labeling.power import Load, parse_watts, powers_of
+from wattstep.labeling.power import STATED, Load, parse_watts, powers_of
 from wattstep.report.labeling_tables import processors
 from wattstep.schema.figure import Figure, Status
 
@@ -98,8 +98,7 @@ def test_a_tighter_bound_costs_more(
 
 def watts(*values: float) -> tuple[Figure, ...]:
     return tuple(
-        Figure(value=each, unit="W", status=Status.PREDICTED, source="given by the user")
-        for each in values
+        Figure(value=each, unit="W", status=Status.PREDICTED, source=STATED) for each in values
     )
 
 
@@ -121,7 +120,7 @@ def test_energy_of_pieces_within_a_bound(clock: Clock, index: Index) -> None:
     assert report.latency is not None
     assert (report.latency.held, report.latency.kept) == (1, 1)
     said = " ".join(processors(report))
-    assert all(each in said for each in ("1100 ms", "10.0 W", "given by the user", "3.44 J"))
+    assert all(each in said for each in ("1100 ms", "10.0 W", STATED, "3.44 J"))
 
 
 def test_a_bound_that_nothing_holds(clock: Clock, index: Index) -> None:
@@ -157,7 +156,7 @@ def test_powers_of_a_device_s_file() -> None:
     assert (half.value, half.low, half.high) == pytest.approx((1.4, 0.9, 1.8))
     assert "raspberry-pi-4" in str(half.source)
     assert "estimate" in str(half.source)
-    assert (stated.value, stated.source) == (3.0, "given by the user")
+    assert (stated.value, stated.source) == (3.0, STATED)
     # A Snapdragon 865: 3.4 W of its GPU.
     (gpu,) = powers_of([Load(name="opencl:0", kind="gpu")], {}, "snapdragon-865")
     assert (gpu.value, gpu.low, gpu.high) == (3.4, 1.8, 5.2)

@@ -61,6 +61,19 @@ def test_what_others_slow_down_is_learned(clock: Clock, index: Index) -> None:
     assert placement.split(500).shares == (256, 244)
 
 
+def test_nobody_is_faster_beside_others(clock: Clock, index: Index) -> None:
+    # Something else ran while costs were measured: both take half as long now, which is seen beside each other.
+    pair = [Made(clock, "one", 0, 0.01), Made(clock, "other", 0, 0.01)]
+    placement = Placement(pair, clock)
+    placement(index, X, X)
+    for each in pair:
+        each.sample = 0.005
+    for _ in range(3):
+        placement(index, X, X)
+    assert [cost.seconds(500, alone=True) for cost in placement.costs()] == pytest.approx([2.5] * 2)
+    assert placement_report(placement).shares[0].slower.value == pytest.approx(1.0)
+
+
 def test_costs_are_measured_and_predictions_beside_them(clock: Clock, index: Index) -> None:
     one, other = Made(clock, "one", 0.1, 0.01), Made(clock, "other", 0.3, 0.02)
     placement = Placement([one, other], clock)

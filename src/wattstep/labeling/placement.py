@@ -96,14 +96,20 @@ class Tally:
             self.index = index
 
     def learn(self, seconds: float, samples: int, *, alone: bool) -> None:
-        """From a piece: by how much the calibrated cost is wrong, if several say so."""
-        assert self.cost is not None
+        """From a piece: by how much the calibrated cost is wrong, if several say so.
+
+        Nobody is faster beside others than alone: what was learned last says so of the other, too.
+        """
+        cost = self.cost
+        assert cost is not None
         recent = self.alone if alone else self.beside
-        recent.append(seconds / (self.cost.piece + self.cost.sample * samples))
+        recent.append(seconds / (cost.piece + cost.sample * samples))
         if len(recent) >= FEWEST:
             factor = float(np.median(recent))
             self.cost = (
-                replace(self.cost, changed=factor) if alone else replace(self.cost, slower=factor)
+                replace(cost, changed=factor, slower=max(factor, cost.slower))
+                if alone
+                else replace(cost, changed=min(factor, cost.changed), slower=factor)
             )
 
 
@@ -269,7 +275,7 @@ class Placement:
         for tally in self.tallies:
             assert tally.cost is not None
             tally.beside.clear()
-            tally.cost = replace(tally.cost, slower=1.0)
+            tally.cost = replace(tally.cost, slower=tally.cost.changed)
 
 
 class _Timed(NamedTuple):

@@ -16,9 +16,10 @@ from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.checks import MOST_NUMBER
+from wattstep.schema.condition_documents import ForecastFacts
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.run_documents import ForecastFacts, with_processor
+from wattstep.schema.run_documents import with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.store.files import new_name

@@ -12,12 +12,12 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schedule import policies
+from wattstep.schema.condition_documents import CooldownFacts
 from wattstep.schema.goal import Goal
 from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import (
     AskedLength,
     CalibrationFile,
-    CooldownFacts,
     PlannedFacts,
 )
 from wattstep.schema.settings import (

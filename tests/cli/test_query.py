@@ -138,7 +138,7 @@ def test_hostile_text_does_not_steer_the_terminal(query: Command) -> None:
 def test_what_is_wrong_is_one_line(
     query: Command, arguments: list[str], id: str, named: str
 ) -> None:
-    code, out, err = query(*arguments, "--json")
+    code, out, err = query(*arguments, "--json", "--quiet")
     assert (code, id_in(out)) == (2, id)
     assert named in err
     assert len(err.splitlines()) == 1
@@ -185,7 +185,7 @@ def test_progress_goes_to_standard_error(query: Command) -> None:
 def test_ctrl_c_ends_a_long_query(runs: Path, tmp_path: Path) -> None:
     sql = "SELECT range FROM range(100000000000)"  # rows without end, so that it has surely begun
     child = subprocess.Popen(
-        [sys.executable, "-m", "wattstep", "query", sql, "--csv", "--runs", str(runs)],
+        [sys.executable, "-m", "wattstep", "query", sql, "--csv", "--quiet", "--runs", str(runs)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )  # fmt: skip

@@ -21,8 +21,8 @@ import numpy as np
 import wattstep
 from wattstep.record.hosts.emulation.truth import read_truth
 from wattstep.run import Run
+from wattstep.schema.condition_documents import GovernorLook
 from wattstep.schema.figure import Figure
-from wattstep.schema.run_documents import GovernorLook
 
 
 def true_energy(run: Run, rail: str) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wattstep.record import marking
+from wattstep.record import device_steps
 from wattstep.record.marking import StepMarker
 from wattstep.record.sampling.child import PACKER_SETTINGS, Journal
 from wattstep.record.tracing.schedule import TraceMode
@@ -301,7 +301,7 @@ def record(
     write_info(run, described(keep, batch_size))
     folder = run / JOURNAL
     clock = MadeClock()
-    setattr(marking, "perf_counter_ns", clock)  # noqa: B010
+    setattr(device_steps, "perf_counter_ns", clock)  # noqa: B010
     marker = StepMarker(0, WARMUP, lambda: None, _failed)
     marker.open(folder, segment)
     windows = Windows(

@@ -11,8 +11,9 @@ takes beside it by the rounds between, and the other way round: the luck of the 
 those of `SPACE`, whose ways take six processes, which stay; with plans of operations they would be dozens, begun anew
 in every round. Ways with a value that the tune refused, as one that learns something else, are none.
 `table` tunes cell by cell, and tells the part of scheduling apart: the best of the policies alone, by the turns of the
-search, and what no plan goes below by the operations of a run of its own (critical path, or work over cores). Both go on where they were stopped; what is done is not done again. `drawn` tunes spaces
-whose truths are drawn, on made-up machines (`tests/tuning/made.py`), and trains nothing.
+search, and what no plan goes below by the operations of a run of its own (critical path, or work over cores).
+Both go on where they were stopped; what is done is not done again.
+`drawn` tunes spaces whose truths are drawn, on made-up machines (`tests/tuning/made.py`), and trains nothing.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ OPEN_DOCUMENTS: Final[dict[str, str]] = {
     "schema.run_documents:CalibrationFile.calibrations": (
         "a document of `recorded.calibration.Calibration`, a room above"
     ),
-    "schema.run_documents:GovernorLook.slower": "a figure as JSON, read by Figure.from_dict",
-    "schema.run_documents:GovernorLook.saving": "a figure as JSON, read by Figure.from_dict",
+    "schema.condition_documents:GovernorLook.slower": "a figure as JSON, read by Figure.from_dict",
+    "schema.condition_documents:GovernorLook.saving": "a figure as JSON, read by Figure.from_dict",
     "schema.run_documents:ClockMapFacts.facts": ("what a method of alignment noted, shown by name"),
     "schema.sweep_report:SweepReport.settings": (
         "settings shared by a sweep as JSON, shown and compared by name"

@@ -211,7 +211,7 @@ def steps_are_recorded(folder: Path) -> bool:
 
 def trainer_of(parent: int) -> psutil.Process | None:
     for child in psutil.Process(parent).children():
-        if any("wattstep.train.loop:main" in word for word in child.cmdline()):
+        if any("wattstep.train.training_process:main" in word for word in child.cmdline()):
             return child
     return None
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.command_line import Command
 from tests.comparison.made import recorded
 from tests.refusals import id_in
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
 from wattstep.cli.compare import parse_tolerance, split
 from wattstep.errors import InvalidValueError
 
@@ -27,19 +27,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def wattstep(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["wattstep", "compare", *map(str, arguments)])
-        code = run_command_line()
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
-
-
-def test_two_paths_are_two_sides(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = wattstep(runs / "a0", runs / "b0", "--json")
+def test_two_paths_are_two_sides(piped: Command, runs: Path) -> None:
+    code, out, err = piped("compare", runs / "a0", runs / "b0", "--json")
     document = json.loads(out)
     assert code == 0
     assert [side["letter"] for side in document["sides"]] == ["A", "B"]
@@ -50,9 +39,9 @@ def test_two_paths_are_two_sides(wattstep, runs: Path) -> None:  # type: ignore[
     )  # of two seconds or more
 
 
-def test_with_gathers_several_runs_into_a_side(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = wattstep(
-        runs / "a0", runs / "a1", "--with", runs / "b0", runs / "b1", "--json", "--quiet"
+def test_with_gathers_several_runs_into_a_side(piped: Command, runs: Path) -> None:
+    code, out, err = piped(
+        "compare", runs / "a0", runs / "a1", "--with", runs / "b0", runs / "b1", "--json", "--quiet"
     )
     document = json.loads(out)
     assert [len(side["runs"]) for side in document["sides"]] == [2, 2]
@@ -61,8 +50,8 @@ def test_with_gathers_several_runs_into_a_side(wattstep, runs: Path) -> None:  #
     assert (code, err) == (0, "")
 
 
-def test_a_folder_of_three_configurations_is_a_matrix(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, _ = wattstep(runs / "many", "--json", "--metric", "throughput")
+def test_a_folder_of_three_configurations_is_a_matrix(piped: Command, runs: Path) -> None:
+    code, out, _ = piped("compare", runs / "many", "--json", "--metric", "throughput")
     document = json.loads(out)
     assert code == 0
     assert document["metric"] == "throughput"
@@ -70,8 +59,10 @@ def test_a_folder_of_three_configurations_is_a_matrix(wattstep, runs: Path) -> N
     assert [pair["verdict"] for pair in document["pairs"]] == ["higher"] * 3
 
 
-def test_a_metric_makes_a_table_of_two_sides_too(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, _ = wattstep(runs / "a0", runs / "b0", "--metric", "energy_per_step", "--json")
+def test_a_metric_makes_a_table_of_two_sides_too(piped: Command, runs: Path) -> None:
+    code, out, _ = piped(
+        "compare", runs / "a0", runs / "b0", "--metric", "energy_per_step", "--json"
+    )
     assert code == 0
     assert len(json.loads(out)["pairs"]) == 1
 
@@ -86,18 +77,18 @@ def test_a_metric_makes_a_table_of_two_sides_too(wattstep, runs: Path) -> None: 
         (["--tolerance", "20%", "--strict"], 1, "cannot exclude"),
     ],
 )
-def test_the_exit_code_says_whether_there_is_a_regression(  # type: ignore[no-untyped-def]
-    wattstep, runs: Path, options: list[str], code: int, outcome: str
+def test_the_exit_code_says_whether_there_is_a_regression(
+    piped: Command, runs: Path, options: list[str], code: int, outcome: str
 ) -> None:
     base = ["--baseline", runs / "a0", "--baseline", runs / "a1"]
-    found, out, _ = wattstep(*base, runs / "b0", runs / "b1", *options, "--json")
+    found, out, _ = piped("compare", *base, runs / "b0", runs / "b1", *options, "--json")
     document = json.loads(out)
     assert found == document["exit_code"] == code
     assert document["metrics"]["step_time"]["outcome"] == outcome
 
 
-def test_a_gate_prints_one_line_a_metric(wattstep, runs: Path) -> None:  # type: ignore[no-untyped-def]
-    code, out, _ = wattstep("--baseline", runs / "a0", runs / "b0", "--metric", "step_time")
+def test_a_gate_prints_one_line_a_metric(piped: Command, runs: Path) -> None:
+    code, out, _ = piped("compare", "--baseline", runs / "a0", runs / "b0", "--metric", "step_time")
     lines = [line for line in out.splitlines() if line.startswith("step_time:")]
     assert code == 0
     assert len(lines) == 1
@@ -126,11 +117,16 @@ def test_a_gate_prints_one_line_a_metric(wattstep, runs: Path) -> None:  # type:
         (["a0", "--baseline", "a1", "--metric", "x"], "unknown-metric", "--metric x"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(  # type: ignore[no-untyped-def]
-    wattstep, runs: Path, arguments: list[str], id: str, named: str, monkeypatch: pytest.MonkeyPatch
+def test_bad_input_is_one_line_and_exit_code_2(
+    piped: Command,
+    runs: Path,
+    arguments: list[str],
+    id: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(runs)
-    code, out, err = wattstep(*arguments, "--quiet", "--json")
+    code, out, err = piped("compare", *arguments, "--quiet", "--json")
     assert (code, id_in(out)) == (2, id)
     assert named in err
     assert len(err.splitlines()) == 1

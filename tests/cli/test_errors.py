@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer.testing
+from tests.command_line import Command
 from tests.command_line import wattstep as here
 from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
@@ -22,38 +23,17 @@ from tests.wording import assert_says
 from wattstep.cli import COMMANDS, UNREAD, UNRECORDED, _app, run_command_line
 from wattstep.errors import RecordingError
 
-
-class Ended:
-    """Exit code and output of a command."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    """Runs a command in this process: what is wrong is found before anything starts."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
-        code = run_command_line()
-        out, err = capfd.readouterr()
-        return Ended(code, out, err)
-
-    return run
+Ended = tuple[int, str, str]  # exit code, output and errors of a command
 
 
 def one_line(ended: Ended) -> str:
     """The only line of an error."""
-    assert ended.code == 2, ended.err
-    assert ended.out == ""
-    lines = ended.err.strip().splitlines()
-    assert len(lines) == 1, ended.err
+    code, out, err = ended
+    assert (code, out) == (2, ""), err
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, err
     assert lines[0].startswith("wattstep: ")
-    assert "Traceback" not in ended.err
+    assert "Traceback" not in err
     return lines[0]
 
 
@@ -76,21 +56,21 @@ def one_line(ended: Ended) -> str:
     ],
 )
 def test_what_has_to_be_written_is_one_line(
-    command: Any, arguments: list[str], words: list[str]
+    piped: Command, arguments: list[str], words: list[str]
 ) -> None:
-    assert_says(one_line(command(*arguments)), *words)
-    _, document = told(command(*arguments, "--json"))
+    assert_says(one_line(piped(*arguments)), *words)
+    _, document = told(piped(*arguments, "--json"))
     assert document["id"] == "missing-argument"
 
 
-def test_no_command_can_be_left_without_what_it_needs_in_more_than_a_line(command: Any) -> None:
+def test_no_command_can_be_left_without_what_it_needs_in_more_than_a_line(piped: Command) -> None:
     whole: Any = typer.main.get_command(_app(COMMANDS))
     needing = {
         name for name, each in whole.commands.items() if any(p.required for p in each.params)
     }
     assert needing >= {"fits", "memory", "daily", "attach", "targets", "calibrate", "agent"}
     for name in needing:
-        one_line(command(name))
+        one_line(piped(name))
 
 
 @pytest.mark.parametrize(
@@ -115,8 +95,9 @@ def test_a_pipe_that_nobody_reads_on_ends_a_command_without_a_word(
 
 def told(ended: Ended) -> tuple[str, dict[str, Any]]:
     """The only line of an error, and the document beside it."""
-    document: dict[str, Any] = json.loads(ended.out)
-    return one_line(Ended(ended.code, "", ended.err)), document
+    code, out, err = ended
+    document: dict[str, Any] = json.loads(out)
+    return one_line((code, "", err)), document
 
 
 @pytest.mark.parametrize(
@@ -189,10 +170,10 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
     ],
 )
 def test_bad_input_ends_with_one_line_and_with_json_a_document_that_says_which_refusal_it_is(
-    command: Any, arguments: list[str], id: str, words: list[str]
+    piped: Command, arguments: list[str], id: str, words: list[str]
 ) -> None:
     name, *rest = arguments
-    line, document = told(command(name, "--json", *rest))
+    line, document = told(piped(name, "--json", *rest))
     assert document["id"] == id
     assert line == f"wattstep: {document['error']}"
     for word in words:
@@ -209,56 +190,64 @@ def test_bad_input_ends_with_one_line_and_with_json_a_document_that_says_which_r
     ],
 )
 def test_what_a_training_process_refuses_is_one_line_too(
-    command: Any, arguments: list[str], id: str, words: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    id: str,
+    words: list[str],
 ) -> None:
-    line, document = told(command("run", *arguments, "--quiet", "--json"))
+    # That process takes over the descriptors of this one.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["wattstep", "run", *arguments, "--quiet", "--json"])
+    code = run_command_line()
+    line, document = told((code, *capfd.readouterr()))
     assert document["id"] == id
     for word in words:
         assert word in line
 
 
-def test_wrong_defaults_are_refused_as_the_command_would_be(command: Any, tmp_path: Path) -> None:
+def test_wrong_defaults_are_refused_as_the_command_would_be(piped: Command, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.wattstep.run]\nsecond = 1\n")
-    line, document = told(command("run", "lenet", "--json"))
+    line, document = told(piped("run", "lenet", "--json"))
     assert document["id"] == "unknown-default"
     assert "second" in line
 
 
-def test_bad_input_leaves_no_run_behind(command: Any, tmp_path: Path) -> None:
-    command("run", "lenet", "--steps", "0")
-    command("run", "lenett")
+def test_bad_input_leaves_no_run_behind(piped: Command, tmp_path: Path) -> None:
+    piped("run", "lenet", "--steps", "0")
+    piped("run", "lenett")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("marker", ["batch", "call:", "call:module", "optimizers"])
-def test_a_step_marker_that_is_none_is_refused(command: Any, tmp_path: Path, marker: str) -> None:
+def test_a_step_marker_that_is_none_is_refused(piped: Command, tmp_path: Path, marker: str) -> None:
     (tmp_path / "script.py").write_text("")
-    assert "--step-marker" in one_line(command("profile", "--step-marker", marker, "script.py"))
+    assert "--step-marker" in one_line(piped("profile", "--step-marker", marker, "script.py"))
 
 
-def test_a_run_that_exists_is_not_written_into(command: Any, tmp_path: Path) -> None:
+def test_a_run_that_exists_is_not_written_into(piped: Command, tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     (tmp_path / "script.py").write_text("")
-    assert "runs/mine exists" in one_line(command("run", "lenet", "--name", "mine"))
-    assert "runs/mine exists" in one_line(command("profile", "--name", "mine", "script.py"))
+    assert "runs/mine exists" in one_line(piped("run", "lenet", "--name", "mine"))
+    assert "runs/mine exists" in one_line(piped("profile", "--name", "mine", "script.py"))
     assert list((tmp_path / "runs" / "mine").iterdir()) == []
 
 
 def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    piped: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("wattstep.remote.ssh.board.open_execution_host", stopped)
-    ended = command("run", "lenet", "--target", "ssh://board")
-    assert (ended.code, ended.out) == (130, "")
-    assert ended.err == f"wattstep: stopped{UNRECORDED}\n"
+    code, out, err = piped("run", "lenet", "--target", "ssh://board")
+    assert (code, out, err) == (130, "", f"wattstep: stopped{UNRECORDED}\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    piped: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Board:
         """Trains once, then its disk is full."""
@@ -272,7 +261,7 @@ def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
         def close(self) -> None: ...
 
     monkeypatch.setattr("wattstep.remote.ssh.board.open_execution_host", lambda *_: Board())
-    ended = command("run", "lenet", "--batch", "1,2", "--target", "ssh://board", "--json", "-q")
+    ended = piped("run", "lenet", "--batch", "1,2", "--target", "ssh://board", "--json", "-q")
     line, document = told(ended)
     (run,) = document["runs"]
     assert run["run"] == str(tmp_path / "runs" / "one")
@@ -280,70 +269,70 @@ def test_what_was_trained_before_a_refusal_stands_with_it_in_one_document(
     assert line == f"wattstep: {document['error']}"
 
 
-def test_options_of_the_script_before_it_are_put_right(command: Any, tmp_path: Path) -> None:
+def test_options_of_the_script_before_it_are_put_right(piped: Command, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
-    misplaced = command("profile", "--json", "--epochs", "1", "train.py", "--lr", "0.1")
+    misplaced = piped("profile", "--json", "--epochs", "1", "train.py", "--lr", "0.1")
     line, document = told(misplaced)
     assert document["id"] == "misplaced-option"
     assert line.endswith("wattstep profile train.py --epochs 1 --lr 0.1")
-    assert "SCRIPT --epochs 3" in one_line(command("profile", "--epochs", "1"))
+    assert "SCRIPT --epochs 3" in one_line(piped("profile", "--epochs", "1"))
 
 
 @pytest.mark.parametrize("name", ["show", "explain", "report", "observe", "compare", "export"])
 def test_a_file_in_place_of_a_run_says_what_to_write_instead(
-    command: Any, tmp_path: Path, name: str
+    piped: Command, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "train.py").write_text("")
     (tmp_path / "power.log").write_text("")
     more = {"export": ["--to", "csv"]}.get(name, [])
-    line, document = told(command(name, "train.py", *more, "--quiet", "--json"))
+    line, document = told(piped(name, "train.py", *more, "--quiet", "--json"))
     assert document["id"] == "script-not-run"
     assert "wattstep profile train.py" in line
-    line, document = told(command(name, "power.log", *more, "--quiet", "--json"))
+    line, document = told(piped(name, "power.log", *more, "--quiet", "--json"))
     assert document["id"] == "file-not-run"
     assert "power.log" in line
     assert "wattstep import" in line
 
 
 def test_without_a_run_the_newest_is_meant_and_where_there_is_none_it_is_said(
-    command: Any, tmp_path: Path
+    piped: Command, tmp_path: Path
 ) -> None:
-    assert "wattstep show RUN" in one_line(command("show"))
+    assert "wattstep show RUN" in one_line(piped("show"))
     for n, name in enumerate(("new", "old")):
         path = make_run(
             tmp_path / "runs" / name, [Sampled(channel=power(), raw=lambda t: 5000)]
         ).path
         os.utime(path / "run.json", (1e9 - n, 1e9 - n))
-    assert "run: runs/new" in command("show").out
-    assert command("explain", "--quiet").out.startswith("runs/new")
+    assert "run: runs/new" in piped("show")[1]
+    assert piped("explain", "--quiet")[1].startswith("runs/new")
 
 
-def test_no_line_of_a_result_in_a_pipe_ends_in_blanks(command: Any, tmp_path: Path) -> None:
+def test_no_line_of_a_result_in_a_pipe_ends_in_blanks(piped: Command, tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "a", [Sampled(channel=power(), raw=lambda t: 5000)])
     for name in ("show", "explain"):
-        lines = command(name, "--quiet").out.splitlines()
+        lines = piped(name, "--quiet")[1].splitlines()
         assert len(lines) > 3
         assert [line for line in lines if line != line.rstrip()] == []
 
 
-def test_a_folder_of_folders_of_runs_says_what_to_give(command: Any, tmp_path: Path) -> None:
+def test_a_folder_of_folders_of_runs_says_what_to_give(piped: Command, tmp_path: Path) -> None:
     (tmp_path / "runs" / "before" / "lenet-1").mkdir(parents=True)
     (tmp_path / "runs" / "before" / "lenet-1" / "run.json").touch()
-    line = one_line(command("report", "runs"))
+    line = one_line(piped("report", "runs"))
     assert_says(line, "runs/before", "runs/*")
 
 
-def test_a_folder_that_is_no_run_is_named(command: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_named(piped: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "empty" in one_line(command("report", "empty"))
-    assert "empty" in one_line(command("runs", "show", "empty"))
+    assert "empty" in one_line(piped("report", "empty"))
+    assert "empty" in one_line(piped("runs", "show", "empty"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 99}', '{"schema_version": 1}'])
-def test_a_garbled_run_is_named(command: Any, tmp_path: Path, text: str) -> None:
+def test_a_garbled_run_is_named(piped: Command, tmp_path: Path, text: str) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text(text)
-    line, document = told(command("report", "bad", "--quiet", "--json"))
+    line, document = told(piped("report", "bad", "--quiet", "--json"))
     assert "run.json" in line
     assert document["id"] in (
         "unreadable-run-file",
@@ -351,46 +340,44 @@ def test_a_garbled_run_is_named(command: Any, tmp_path: Path, text: str) -> None
         "other-schema",
         "damaged-field",
     )
-    ended = command("runs", "list", str(tmp_path))
-    assert ended.code == 0
-    assert "damaged" in ended.out
+    code, out, _ = piped("runs", "list", tmp_path)
+    assert code == 0
+    assert "damaged" in out
 
 
-def test_an_unknown_option_or_command_is_refused_without_a_traceback(command: Any) -> None:
+def test_an_unknown_option_or_command_is_refused_without_a_traceback(piped: Command) -> None:
     for arguments in (["run", "lenet", "--colour"], ["fly"], ["run", "lenet", "--steps", "many"]):
-        ended = command(*arguments)
-        assert ended.code == 2
-        assert ended.out == ""
-        assert "Traceback" not in ended.err
+        code, out, err = piped(*arguments)
+        assert (code, out) == (2, "")
+        assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(command: Any, name: str) -> None:
-    ended = command(name, "--help")
-    assert ended.code == 0
-    assert name in ended.out
-    assert "--json" in ended.out
-    assert ended.err == ""
+def test_every_command_has_help(piped: Command, name: str) -> None:
+    code, out, err = piped(name, "--help")
+    assert (code, err) == (0, "")
+    assert name in out
+    assert "--json" in out
 
 
-def test_help_lists_every_command(command: Any) -> None:
-    ended = command("--help")
-    assert ended.code == 0
+def test_help_lists_every_command(piped: Command) -> None:
+    code, out, _ = piped("--help")
+    assert code == 0
     for name in COMMANDS:
-        assert name in ended.out
+        assert name in out
 
 
-def test_version_is_the_package_s(command: Any) -> None:
+def test_version_is_the_package_s(piped: Command) -> None:
     from wattstep import __version__
 
-    assert command("--version").out == f"wattstep {__version__}\n"
+    assert piped("--version")[1] == f"wattstep {__version__}\n"
 
 
 # --- without torch -----------------------------------------------------------------------------
 
 
 @pytest.fixture
-def bare(tmp_path: Path) -> Any:
+def bare(tmp_path: Path) -> Command:
     """Runs a command in an interpreter in which no extra can be imported."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
@@ -407,17 +394,17 @@ def bare(tmp_path: Path) -> Any:
             cwd=tmp_path, capture_output=True, text=True, check=False,
             env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 
 
-def test_help_works_without_any_extra(bare: Any) -> None:
-    assert bare("--help").code == 0
-    assert bare("run", "--help").code == 0
+def test_help_works_without_any_extra(bare: Command) -> None:
+    assert bare("--help")[0] == 0
+    assert bare("run", "--help")[0] == 0
 
 
-def test_what_needs_torch_names_the_extra_to_install(bare: Any) -> None:
+def test_what_needs_torch_names_the_extra_to_install(bare: Command) -> None:
     for arguments in (["run", "lenet"], ["run", "lenet", "--json"]):
         # With one thread nobody is warned of a crowded machine, which it may be.
         ended = bare(*arguments, "--quiet", "--threads", "1")
@@ -430,19 +417,19 @@ def test_what_needs_torch_names_the_extra_to_install(bare: Any) -> None:
         assert "pip install" in line
 
 
-def test_doctor_works_without_any_extra_and_prints_one_document(bare: Any) -> None:
-    ended = bare("doctor", "--json")
-    assert ended.code == 0, ended.err
-    found = json.loads(ended.out)
+def test_doctor_works_without_any_extra_and_prints_one_document(bare: Command) -> None:
+    code, out, err = bare("doctor", "--json")
+    assert code == 0, err
+    found = json.loads(out)
     assert {"device", "sensors", "sampler", "disk_bytes_an_hour"} <= set(found)
     for sensor in found["sensors"]:
         assert sensor["present"] or sensor["reason"]
 
 
-def test_a_script_without_torch_is_profiled_without_torch(bare: Any, tmp_path: Path) -> None:
+def test_a_script_without_torch_is_profiled_without_torch(bare: Command, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print('ran')\n")
-    ended = bare("profile", "--quiet", "script.py")
-    assert (ended.code, ended.out) == (0, "ran\n"), ended.err
+    code, out, err = bare("profile", "--quiet", "script.py")
+    assert (code, out) == (0, "ran\n"), err
     shutil.rmtree(tmp_path / "runs")
 
 

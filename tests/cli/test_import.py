@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import Command
 from tests.wording import assert_says
-
-from wattstep.cli import run_command_line
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 AMD = FIXTURES / "traces" / "kineto_amd_mi250_minitoy_train_rocm62.json.gz"
 XAVIER = FIXTURES / "jetson" / "xavieragx_16gb__all.tegrastats"
-
-
-@pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
-        code = run_command_line()
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 def steps(begins: list[float], length: float) -> list[dict[str, Any]]:
@@ -43,7 +26,7 @@ def steps(begins: list[float], length: float) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_trace_and_a_log_become_one_run(command: Any, tmp_path: Path) -> None:
+def test_a_trace_and_a_log_become_one_run(piped: Command, tmp_path: Path) -> None:
     begin_s = 1_700_000_000
     trace = tmp_path / "t.json"
     events = steps([(begin_s + n) * 1e6 for n in range(2, 8)], 1e6)
@@ -51,7 +34,7 @@ def test_a_trace_and_a_log_become_one_run(command: Any, tmp_path: Path) -> None:
     log = tmp_path / "power.csv"
     rows = [f"{begin_s + n / 10:.1f},{10 if 20 <= n < 80 else 4}" for n in range(101)]
     log.write_text("timestamp,power_w\n" + "\n".join(rows) + "\n")
-    code, out, err = command(
+    code, out, err = piped(
         "import", "--trace", str(trace), "--telemetry", str(log), "--align", "wall",
         "--batch", "8", "--name", "joined", "--json",
     )  # fmt: skip
@@ -67,16 +50,16 @@ def test_a_trace_and_a_log_become_one_run(command: Any, tmp_path: Path) -> None:
     assert "power.csv" in metrics["mean_power"]["source"]
     (operation,) = [row for row in run["operations"] if row["name"] == "aten::mm"]
     assert operation["time"]["value"] == pytest.approx(1.0)
-    code, out, err = command("report", "runs/joined", "-o", "report.html")
+    code, out, err = piped("report", "runs/joined", "-o", "report.html")
     assert code == 0, err
     assert "power.csv" in Path("report.html").read_text(encoding="utf-8")
-    code, out, _ = command("runs", "list")
+    code, out, _ = piped("runs", "list")
     assert "joined" in out
     assert "None" not in out
 
 
-def test_what_is_imported_is_told_in_the_terminal(command: Any) -> None:
-    code, out, err = command("import", "--trace", str(AMD), "--name", "amd", "-q")
+def test_what_is_imported_is_told_in_the_terminal(piped: Command) -> None:
+    code, out, err = piped("import", "--trace", str(AMD), "--name", "amd", "-q")
     assert code == 0, err
     assert_says(out, "All steps", "traced")
     assert "nan" not in out.lower().split()
@@ -159,9 +142,9 @@ def _far_apart(folder: Path) -> list[str]:
     ],
 )
 def test_what_cannot_be_imported_is_one_line_and_leaves_nothing(
-    command: Any, tmp_path: Path, arguments: Any, words: str
+    piped: Command, tmp_path: Path, arguments: Any, words: str
 ) -> None:
-    code, out, err = command("import", *arguments(tmp_path))
+    code, out, err = piped("import", *arguments(tmp_path))
     assert code == 2
     assert out == ""
     lines = [line for line in err.splitlines() if not line.startswith("importing:")]
@@ -171,9 +154,9 @@ def test_what_cannot_be_imported_is_one_line_and_leaves_nothing(
     assert not runs.exists() or not list(runs.iterdir())
 
 
-def test_one_of_two_processes_is_imported_by_its_number(command: Any, tmp_path: Path) -> None:
+def test_one_of_two_processes_is_imported_by_its_number(piped: Command, tmp_path: Path) -> None:
     arguments = [*_ranks(tmp_path), "--process", "2", "--name", "rank", "--json"]
-    code, out, err = command("import", *arguments)
+    code, out, err = piped("import", *arguments)
     assert code == 0, err
     (run,) = json.loads(out)["runs"]
     trace = run["imported"]["trace"]
@@ -183,11 +166,11 @@ def test_one_of_two_processes_is_imported_by_its_number(command: Any, tmp_path: 
     }
 
 
-def test_half_a_trace_gives_what_is_whole_in_it_and_says_so(command: Any, tmp_path: Path) -> None:
+def test_half_a_trace_gives_what_is_whole_in_it_and_says_so(piped: Command, tmp_path: Path) -> None:
     whole = gzip.decompress(AMD.read_bytes())
     half = tmp_path / "half.json"
     half.write_bytes(whole[: len(whole) * 2 // 3])
-    code, out, err = command("import", "--trace", str(half), "--name", "half", "--json")
+    code, out, err = piped("import", "--trace", str(half), "--name", "half", "--json")
     assert code == 0, err
     (run,) = json.loads(out)["runs"]
     assert any("cut" in note or "left out" in note for note in run["status_notes"])

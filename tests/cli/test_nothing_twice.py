@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.repeated import repeated, sentences
 from tests.comparison.made import recorded
-from tests.matrix.answers import Caller
+from tests.matrix.answers import call
 
 from wattstep.cli.progress import TrainingProgress, Warned
 from wattstep.errors import InvalidValueError
@@ -32,11 +32,6 @@ def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         slower = batch / 4 * (1.01 if name == "again" else 1)
         recorded(home / "runs" / name, slower, watts=watts, batch_size=batch, jitter=1000, cpu=0.9, **more)  # fmt: skip
     return home
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
-    return Caller(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -62,7 +57,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_no_sentence_stands_twice_in_an_output(
-    command: str, width: int, home: Path, call: Caller, monkeypatch: pytest.MonkeyPatch
+    command: str, width: int, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
     monkeypatch.setenv("COLUMNS", str(width))
@@ -77,7 +72,7 @@ def test_no_sentence_stands_twice_in_an_output(
 )
 @pytest.mark.parametrize("full", [[], ["--full"]])
 def test_of_several_runs_what_holds_of_each_is_said_of_the_first(
-    command: str, full: list[str], home: Path, call: Caller, monkeypatch: pytest.MonkeyPatch
+    command: str, full: list[str], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
     out = call(*command.split(), *full).out

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from tests.command_line import wattstep
 from tests.refusals import id_in
 from tests.run.made import MS, make_run
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
 from wattstep.insight.observe.deciding import UNTESTABLE
 from wattstep.store.files import read_info, write_info
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["wattstep", "observe", *arguments])
-    monkeypatch.setenv("COLUMNS", "80")
-    return run_command_line()
+def observed(*arguments: object, code: int = 0) -> CompletedProcess[str]:
+    done = wattstep("observe", *arguments, env={"COLUMNS": "80"})
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def made(folder: Path, batch: int, milliseconds: int) -> Path:
@@ -48,11 +48,9 @@ def document(text: str) -> dict[str, Any]:
     return {str(each["number"]): each for each in json.loads(text)["observations"]}
 
 
-def test_json_has_verdict_figures_runs_criterion_and_the_papers_numbers(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert called(monkeypatch, str(folder), "--json") == 0
-    found = document(capsys.readouterr().out)
+def test_json_has_verdict_figures_runs_criterion_and_the_papers_numbers(folder: Path) -> None:
+    told = observed(folder, "--json")
+    found = document(told.stdout)
     assert list(found) == [str(n) for n in range(1, 13)]
     ten = found["10"]
     assert ten["verdict"] == "undecided"  # twice as much by one process of each
@@ -66,33 +64,30 @@ def test_json_has_verdict_figures_runs_criterion_and_the_papers_numbers(
     assert found["1"]["verdict"] == UNTESTABLE
 
 
-def test_only_tests_what_is_asked_for_and_progress_goes_to_standard_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert called(monkeypatch, str(folder), "--only", "10, 8", "--json") == 0
-    out, err = capsys.readouterr()
-    assert list(document(out)) == ["8", "10"]
-    assert all(line.startswith("reading: ") for line in err.splitlines())  # of two seconds or more
+def test_only_tests_what_is_asked_for_and_progress_goes_to_standard_error(folder: Path) -> None:
+    told = observed(folder, "--only", "10, 8", "--json")
+    assert list(document(told.stdout)) == ["8", "10"]
+    assert all(
+        line.startswith("reading: ") for line in told.stderr.splitlines()
+    )  # of two seconds or more
 
 
-def test_the_terminal_fits_into_80_columns(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert called(monkeypatch, str(folder), "--quiet") == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert max(map(len, out.splitlines())) <= 80
-    assert "Throughput grows with" in out
+def test_the_terminal_fits_into_80_columns(folder: Path) -> None:
+    told = observed(folder, "--quiet")
+    assert told.stderr == ""
+    assert max(map(len, told.stdout.splitlines())) <= 80
+    assert "Throughput grows with" in told.stdout
     assert_says(
-        " ".join(out.split()), "12 observations on 2 runs", "1 is undecided", f"11 {UNTESTABLE}"
+        " ".join(told.stdout.split()),
+        "12 observations on 2 runs",
+        "1 is undecided",
+        f"11 {UNTESTABLE}",
     )
 
 
-def test_the_same_run_named_twice_counts_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    called(monkeypatch, str(folder), str(folder / "batch-4"), "--json", "--only", "10")
-    assert len(document(capsys.readouterr().out)["10"]["runs"]) == 2
+def test_the_same_run_named_twice_counts_once(folder: Path) -> None:
+    told = observed(folder, folder / "batch-4", "--json", "--only", "10")
+    assert len(document(told.stdout)["10"]["runs"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -104,19 +99,13 @@ def test_the_same_run_named_twice_counts_once(
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: Sequence[str],
-    id: str,
-    named: str,
+    folder: Path, arguments: Sequence[str], id: str, named: str
 ) -> None:
     given = [argument.format(folder=folder) for argument in arguments]
-    assert called(monkeypatch, *given, "--json") == 2
-    out, err = capsys.readouterr()
-    assert id_in(out) == id
-    assert named in err
-    assert len(err.strip().splitlines()) == 1
+    told = observed(*given, "--json", code=2)
+    assert id_in(told.stdout) == id
+    assert named in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
 
 
 # --- sweeps and daily trainings -------------------------------------------------------------------
@@ -129,9 +118,7 @@ def outcome(batch: int, status: str, run: str | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_sweep_brings_its_runs_and_what_did_not_fit(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_brings_its_runs_and_what_did_not_fit(folder: Path) -> None:
     rows = [
         outcome(4, "trained", "batch-4"),
         outcome(64, "trained", "batch-64"),
@@ -141,8 +128,8 @@ def test_a_sweep_brings_its_runs_and_what_did_not_fit(
              "sessions": [1.0]}  # fmt: skip
     (folder / "sweep.json").write_text(json.dumps(sweep))
     (folder / "sweep.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert called(monkeypatch, str(folder), "--json", "--only", "9,10") == 0
-    found = document(capsys.readouterr().out)
+    told = observed(folder, "--json", "--only", "9,10")
+    found = document(told.stdout)
     assert found["9"]["cases"][-1]["verdict"] == "holds"
     assert found["9"]["verdict"] == "undecided"  # what took the memory was not counted
     assert any("batch 64 trains under 1 GiB" in note for note in found["9"]["notes"])
@@ -161,21 +148,16 @@ def daily(path: Path, first: str, last: str) -> Path:
     return path
 
 
-def test_a_daily_training_tells_observation_12(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_daily_training_tells_observation_12(tmp_path: Path) -> None:
     """200 of 1,000 held-out samples are right on day 0, 300 on day 5; none was lost."""
     first, last = "1" * 200 + "0" * 800, "1" * 300 + "0" * 700
-    assert called(monkeypatch, str(daily(tmp_path / "d", first, last)), "--json") == 0
-    found = document(capsys.readouterr().out)["12"]
+    told = observed(daily(tmp_path / "d", first, last), "--json")
+    found = document(told.stdout)["12"]
     assert found["verdict"] == "undecided"  # ten points are what one day is off by
     assert found["one_process"] is True
     assert found["cases"][0]["figures"]["gain"]["value"] == pytest.approx(0.1)
 
 
-def test_a_daily_training_whose_days_are_damaged_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_daily_training_whose_days_are_damaged_is_refused(tmp_path: Path) -> None:
     path = daily(tmp_path / "d", "10", "1")
-    assert called(monkeypatch, str(path)) == 2
-    assert "damaged" in capsys.readouterr().err
+    assert "damaged" in observed(path, code=2).stderr

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from tests.command_line import Command
 from tests.refusals import id_in
 from tests.wording import assert_says
-
-from wattstep.cli import run_command_line
 
 KEPT = Path(__file__).parent.parent / "fixtures" / "runs" / "kept"
 MODEL = """
@@ -45,27 +45,18 @@ def leaves():
 
 
 @pytest.fixture
-def asked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> object:
-    """Runs the command in a folder that has a model; gives exit code, output and errors."""
+def asked(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """`wattstep predict` in a folder that has a model."""
     (tmp_path / "mine.py").write_text(MODEL)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
-
-    def run(what: str, *arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wattstep", "predict", what, *arguments])
-        code = run_command_line()
-        return (code, *capsys.readouterr())
-
-    return run
+    return partial(command, "predict")
 
 
 INPUT = ("--input", "3x32x32", "--classes", "10")
 
 
-def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: object) -> None:
-    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT)  # type: ignore[operator]
+def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: Command) -> None:
+    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT)
     assert code == 0
     lines, out = len(out.splitlines()), " ".join(out.split())
     assert "NVIDIA Jetson TX2, torch-1.6, fp32: predicted" in out
@@ -76,10 +67,10 @@ def test_one_screen_has_figures_with_intervals_and_whether_it_fits(asked: object
     assert lines < 24
 
 
-def test_shares_by_phase_are_those_of_the_json(asked: object) -> None:
+def test_shares_by_phase_are_those_of_the_json(asked: Command) -> None:
     arguments = ("mine.py:make", "--on", "tx2", "--batch", "64", "--data-time", "1us", *INPUT)
-    _, screen, _ = asked(*arguments)  # type: ignore[operator]
-    _, document, _ = asked(*arguments, "--json")  # type: ignore[operator]
+    _, screen, _ = asked(*arguments)
+    _, document, _ = asked(*arguments, "--json")
     (run,) = json.loads(document)["runs"]
     wanted = {row["phase"]: row["share"]["value"] for row in run["phases"]}
     wanted |= {name: costs["share"]["value"] for name, costs in run["rests"].items()}
@@ -89,8 +80,8 @@ def test_shares_by_phase_are_those_of_the_json(asked: object) -> None:
     assert shares == {name: pytest.approx(100 * share, abs=0.51) for name, share in wanted.items()}
 
 
-def test_its_json_has_reports_of_status_predicted(asked: object) -> None:
-    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT, "--json")  # type: ignore[operator]
+def test_its_json_has_reports_of_status_predicted(asked: Command) -> None:
+    code, out, _ = asked("mine.py:make", "--on", "tx2", "--batch", "4,64", *INPUT, "--json")
     assert code == 0
     document = json.loads(out)
     assert [run["batch_size"] for run in document["runs"]] == [4, 64]
@@ -101,8 +92,8 @@ def test_its_json_has_reports_of_status_predicted(asked: object) -> None:
     assert document["fits"]["largest_batch"]["0.98"] <= document["fits"]["largest_batch"]["0.5"]
 
 
-def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
-    code, out, errors = asked("mine.py:loud", "--on", "tx2", "--batch", "4", *INPUT, "--json")  # type: ignore[operator]
+def test_what_the_file_prints_is_no_part_of_the_json(asked: Command) -> None:
+    code, out, errors = asked("mine.py:loud", "--on", "tx2", "--batch", "4", *INPUT, "--json")
     assert code == 0
     assert json.loads(out)["fits"]["searched_to"] == 1 << 20
     assert "made" in errors
@@ -149,9 +140,9 @@ def test_what_the_file_prints_is_no_part_of_the_json(asked: object) -> None:
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(
-    asked: object, what: str, arguments: tuple[str, ...], id: str, named: str
+    asked: Command, what: str, arguments: tuple[str, ...], id: str, named: str
 ) -> None:
-    code, out, errors = asked(what, "--on", "tx2", "--json", *arguments)  # type: ignore[operator]
+    code, out, errors = asked(what, "--on", "tx2", "--json", *arguments)
     assert (code, id_in(out)) == (2, id)
     # A capture that takes long says so before.
     *progress, line = errors.strip().splitlines()
@@ -182,17 +173,17 @@ def test_a_second_prediction_is_the_same_and_loads_no_torch(tmp_path: Path) -> N
     assert second.stdout == first.stdout
 
 
-def test_an_unknown_device_is_one_line(asked: object) -> None:
-    code, _, errors = asked("lenet", "--on", "abacus")  # type: ignore[operator]
+def test_an_unknown_device_is_one_line(asked: Command) -> None:
+    code, _, errors = asked("lenet", "--on", "abacus")
     assert code == 2
     assert "jetson-tx2" in errors
 
 
-def test_a_run_of_another_device_is_one_line(asked: object, tmp_path: Path) -> None:
+def test_a_run_of_another_device_is_one_line(asked: Command, tmp_path: Path) -> None:
     with ZipFile(KEPT / "lenet.zip") as archive:
         archive.extractall(tmp_path / "lenet")
     (run,) = (path.parent for path in (tmp_path / "lenet").rglob("run.json"))
-    code, out, errors = asked("lenet", "--on", "tx2", "--like", str(run), "--json")  # type: ignore[operator]
+    code, out, errors = asked("lenet", "--on", "tx2", "--like", str(run), "--json")
     assert (code, id_in(out)) == (2, "evidence-of-another-device")
     assert "AMD EPYC" in errors
     assert "NVIDIA Jetson TX2" in errors

@@ -9,20 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.command_line import Command
 from tests.querying.made import made
 from tests.refusals import id_in
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
 from wattstep.report.query.tables import TABLES
 
 pytest.importorskip("duckdb", reason="the extra query is not installed")
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +31,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def wattstep(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
+def query(runs: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Asks these runs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(
-            "sys.argv", ["wattstep", "query", *map(str, arguments), "--runs", str(runs)]
-        )
-        code = run_command_line()
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+    return lambda *words: command("query", *words, "--runs", runs)
 
 
-def test_a_table_says_how_many_rows_there_are(wattstep: Command) -> None:
-    code, out, err = wattstep("SELECT range AS n FROM range(100)", "--rows", 3, "--quiet")
+def test_a_table_says_how_many_rows_there_are(query: Command) -> None:
+    code, out, err = query("SELECT range AS n FROM range(100)", "--rows", 3, "--quiet")
     assert code == 0
     *rows, counted = [line.strip() for line in out.splitlines()[2:]]
     assert rows == ["0", "1", "2"]
@@ -60,12 +48,12 @@ def test_a_table_says_how_many_rows_there_are(wattstep: Command) -> None:
 
 
 def test_a_row_wider_than_the_terminal_is_a_line_a_column_and_no_word_is_broken(
-    wattstep: Command, monkeypatch: pytest.MonkeyPatch
+    query: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     names = [f"column_{n:02}" for n in range(12)]
     sql = "SELECT " + ", ".join(f"'value number {n}' AS {name}" for n, name in enumerate(names))
-    _, out, _ = wattstep(sql + ", NULL AS nothing")
+    _, out, _ = query(sql + ", NULL AS nothing")
     lines = out.splitlines()
     assert [line.split(maxsplit=1) for line in lines[:-2]] == [
         [name, f"value number {n}"] for n, name in enumerate(names)
@@ -73,9 +61,9 @@ def test_a_row_wider_than_the_terminal_is_a_line_a_column_and_no_word_is_broken(
     assert lines[-1] == "1 row"
 
 
-def test_json_is_one_document_without_nan(wattstep: Command) -> None:
+def test_json_is_one_document_without_nan(query: Command) -> None:
     sql = "SELECT 'nan'::DOUBLE AS x, 1e999 AS y, sum(range) AS s, DATE '2026-11-20' AS d FROM range(4)"
-    code, out, _ = wattstep(sql, "--json")
+    code, out, _ = query(sql, "--json")
     document = json.loads(out)
     assert code == 0
     assert document["rows"] == [[None, None, 6, "2026-11-20"]]
@@ -83,8 +71,8 @@ def test_json_is_one_document_without_nan(wattstep: Command) -> None:
     assert document["left_out"] == []
 
 
-def test_csv_keeps_what_a_cell_holds(wattstep: Command) -> None:
-    _, out, _ = wattstep("""SELECT 'a,"b"' AS x, NULL AS y, [1, 2] AS z""", "--csv")
+def test_csv_keeps_what_a_cell_holds(query: Command) -> None:
+    _, out, _ = query("""SELECT 'a,"b"' AS x, NULL AS y, [1, 2] AS z""", "--csv")
     assert list(csv.reader(io.StringIO(out))) == [["x", "y", "z"], ['a,"b"', "", "[1, 2]"]]
 
 
@@ -100,19 +88,19 @@ def test_csv_keeps_what_a_cell_holds(wattstep: Command) -> None:
     ],
 )
 def test_csv_steers_no_terminal_and_is_no_formula(
-    wattstep: Command, tmp_path: Path, text: str, shown: str
+    query: Command, tmp_path: Path, text: str, shown: str
 ) -> None:
     sql = f"SELECT '{text}' AS x, -2 AS y"
-    _, out, _ = wattstep(sql, "--csv")
+    _, out, _ = query(sql, "--csv")
     assert list(csv.reader(io.StringIO(out))) == [["x", "y"], [shown, "-2"]]
-    wattstep(sql, "-o", tmp_path / "rows.csv")
+    query(sql, "-o", tmp_path / "rows.csv")
     assert (tmp_path / "rows.csv").read_text(encoding="utf-8") == out
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
-def test_rows_go_into_a_file(wattstep: Command, tmp_path: Path, kind: str) -> None:
+def test_rows_go_into_a_file(query: Command, tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"out.{kind}"
-    code, out, _ = wattstep("SELECT range AS n FROM range(250000)", "-o", path)
+    code, out, _ = query("SELECT range AS n FROM range(250000)", "-o", path)
     assert (code, out) == (0, f"250,000 rows: {path}\n")
     if kind == "parquet":
         assert pq.read_table(path)["n"].to_pylist()[-1] == 249_999
@@ -122,15 +110,15 @@ def test_rows_go_into_a_file(wattstep: Command, tmp_path: Path, kind: str) -> No
         assert json.loads(path.read_text())["rows"][-1] == [249_999]
 
 
-def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
-    _, out, _ = wattstep(
+def test_hostile_text_does_not_steer_the_terminal(query: Command) -> None:
+    _, out, _ = query(
         "SELECT chr(27) || '[31m' || chr(8238) || '[bold]' AS x, repeat('y', 10000) AS z"
     )
     assert "\x1b[31m" not in out
     assert "\u202e" not in out
     assert "[bold]" in out
     assert out.count("y") < 300
-    code, _, err = wattstep("SELECT (chr(27) || '[31m')::INTEGER")
+    code, _, err = query("SELECT (chr(27) || '[31m')::INTEGER")
     assert code == 2
     assert "\x1b" not in err
 
@@ -148,46 +136,46 @@ def test_hostile_text_does_not_steer_the_terminal(wattstep: Command) -> None:
     ],
 )
 def test_what_is_wrong_is_one_line(
-    wattstep: Command, arguments: list[str], id: str, named: str
+    query: Command, arguments: list[str], id: str, named: str
 ) -> None:
-    code, out, err = wattstep(*arguments, "--json")
+    code, out, err = query(*arguments, "--json", "--quiet")
     assert (code, id_in(out)) == (2, id)
     assert named in err
     assert len(err.splitlines()) == 1
 
 
-def test_one_form_of_output_is_taken(wattstep: Command) -> None:
-    code, out, err = wattstep("SELECT 1", "--json", "--csv")
+def test_one_form_of_output_is_taken(query: Command) -> None:
+    code, out, err = query("SELECT 1", "--json", "--csv")
     assert (code, id_in(out)) == (2, "two-forms")
     assert "--json" in err
 
 
-def test_nothing_is_written_into_a_run(wattstep: Command, runs: Path) -> None:
-    code, _, err = wattstep("SELECT 1", "-o", runs / "a" / "steps.parquet")
+def test_nothing_is_written_into_a_run(query: Command, runs: Path) -> None:
+    code, _, err = query("SELECT 1", "-o", runs / "a" / "steps.parquet")
     assert code == 2
     assert "lies in a run" in err
 
 
 def test_sql_comes_from_a_file_or_the_input(
-    wattstep: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    query: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "q.sql"
     path.write_text("SELECT 1 AS x\n-- and no more\n;")
-    assert wattstep("-f", path, "--csv")[1] == "x\n1\n"
+    assert query("-f", path, "--csv")[1] == "x\n1\n"
     monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 2 AS x"))
-    assert wattstep("-", "--csv")[1] == "x\n2\n"
+    assert query("-", "--csv")[1] == "x\n2\n"
 
 
-def test_the_tables_are_listed_with_units(wattstep: Command) -> None:
-    document = json.loads(wattstep("--tables", "--json")[1])
+def test_the_tables_are_listed_with_units(query: Command) -> None:
+    document = json.loads(query("--tables", "--json")[1])
     assert [table["name"] for table in document["tables"]] == [table.name for table in TABLES]
-    out = wattstep("--tables")[1]
+    out = query("--tables")[1]
     assert all(f"\n{table.name}: " in out for table in TABLES)
 
 
-def test_progress_goes_to_standard_error(wattstep: Command) -> None:
+def test_progress_goes_to_standard_error(query: Command) -> None:
     sql = "SELECT count(*) AS n FROM metrics"
-    _, out, err = wattstep(sql, "--json")
+    _, out, err = query(sql, "--json")
     assert json.loads(out)["rows"][0][0] > 10
     assert all(
         line.startswith("reading runs") for line in err.splitlines()
@@ -197,7 +185,7 @@ def test_progress_goes_to_standard_error(wattstep: Command) -> None:
 def test_ctrl_c_ends_a_long_query(runs: Path, tmp_path: Path) -> None:
     sql = "SELECT range FROM range(100000000000)"  # rows without end, so that it has surely begun
     child = subprocess.Popen(
-        [sys.executable, "-m", "wattstep", "query", sql, "--csv", "--runs", str(runs)],
+        [sys.executable, "-m", "wattstep", "query", sql, "--csv", "--quiet", "--runs", str(runs)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )  # fmt: skip

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from tests.command_line import wattstep
 from tests.run.made import MS, make_run
 
-from wattstep.cli import run_command_line
 from wattstep.schema.failures import STRICT
 from wattstep.store.files import read_info, write_info
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["wattstep", "report", *arguments])
-    return run_command_line()
+def reported(*arguments: object, code: int = 0) -> CompletedProcess[str]:
+    done = wattstep("report", *arguments)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def made(folder: Path, batch: int) -> Path:
@@ -64,70 +65,61 @@ def daily(folder: Path) -> Path:
     return folder
 
 
-def test_of_no_run_the_newest_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_no_run_the_newest_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert called(monkeypatch) == 2
-    assert "wattstep report RUN" in capsys.readouterr().err
+    assert "wattstep report RUN" in reported(code=2).stderr
     for age, batch in ((9, 4), (0, 64), (5, 16)):
         folder = made(tmp_path / "runs", batch)
         stamp = 1_700_000_000 - age
         os.utime(folder / "run.json", (stamp, stamp))
-    assert called(monkeypatch) == 0
+    reported()
     page = (tmp_path / "report.html").read_text()
     assert "batch 64" in page
     assert "batch 16" not in page
 
 
-def test_a_sweep_among_runs_brings_the_runs_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_among_runs_brings_the_runs_that_are_there(tmp_path: Path) -> None:
     found = sweep(tmp_path / "sweep")
     runs = tmp_path / "runs"
     runs.mkdir()
     made(runs, 16)
     page = tmp_path / "r.html"
-    words = (str(found), str(runs), "-o", str(page), "--json", "-q")
-    assert called(monkeypatch, *words) == 0
+    words = (found, runs, "-o", page, "--json", "-q")
+    reported(*words)
     assert 'id="paper"' not in page.read_text()
-    capsys.readouterr()
-    assert called(monkeypatch, *words, "--paper") == 0
-    batches = {one["batch_size"] for one in json.loads(capsys.readouterr().out)["runs"]}
+    told = reported(*words, "--paper")
+    batches = {one["batch_size"] for one in json.loads(told.stdout)["runs"]}
     assert batches == {4, 16, 64}
     assert 'id="paper-figure-8" open' in page.read_text()
 
 
 def test_a_sweep_alone_has_its_table_and_the_papers_figures_where_they_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     page = tmp_path / "r.html"
     found = sweep(tmp_path / "sweep")
-    assert called(monkeypatch, str(found), "-o", str(page), "-q") == 0
+    reported(found, "-o", page, "-q")
     assert "Does it train?" in page.read_text()
     assert 'id="paper"' not in page.read_text()
-    assert called(monkeypatch, str(found), "-o", str(page), "-q", "--paper") == 0
+    reported(found, "-o", page, "-q", "--paper")
     assert 'id="paper-figure-8" open' in page.read_text()
 
 
-def test_a_damaged_run_of_a_sweep_is_listed_and_the_others_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_run_of_a_sweep_is_listed_and_the_others_are_shown(tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     found = sweep(tmp_path / "sweep")
     (found / "batch-4" / "steps.parquet").write_bytes(b"PAR1")
-    assert called(monkeypatch, str(found), "-o", str(page), "--json", "-q") == 0
-    told = capsys.readouterr()
-    document = json.loads(told.out)
+    told = reported(found, "-o", page, "--json", "-q")
+    document = json.loads(told.stdout)
     (damaged,) = document["damaged"]
     assert (damaged["run"], document["failures"]) == ("batch-4", [])
-    assert "left out" in told.err
+    assert "left out" in told.stderr
     assert 'class="unreadable"' in page.read_text()
     assert "Batch 64" in page.read_text()
 
 
 def test_a_part_of_a_sweeps_report_that_fails_takes_no_other_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("by zero")
@@ -136,21 +128,18 @@ def test_a_part_of_a_sweeps_report_that_fails_takes_no_other_with_it(
     page = tmp_path / "r.html"
     monkeypatch.setattr("wattstep.report.html.sweep.paper_section", fail)
     monkeypatch.setattr("wattstep.report.html.sweep.fronts", fail)
-    assert called(monkeypatch, str(sweep(tmp_path / "s")), "-o", str(page), "--json", "-q") == 0
-    told = capsys.readouterr()
-    parts = {each["part"] for each in json.loads(told.out)["failures"]}
+    told = reported(sweep(tmp_path / "s"), "-o", page, "--json", "-q")
+    parts = {each["part"] for each in json.loads(told.stdout)["failures"]}
     assert parts == {"time and energy", "the paper's figures"}
-    assert "2 parts failed inside" in told.err
+    assert "2 parts failed inside" in told.stderr
     assert "Parts that failed: 2" in page.read_text()
     assert "What fits" in page.read_text()
 
 
-def test_a_daily_training_alone_makes_a_report_of_figure_10(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_daily_training_alone_makes_a_report_of_figure_10(tmp_path: Path) -> None:
     page = tmp_path / "r.html"
-    assert called(monkeypatch, str(daily(tmp_path / "d")), "-o", str(page), "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    told = reported(daily(tmp_path / "d"), "-o", page, "--json")
+    found = json.loads(told.stdout)
     assert found["runs"] == []
     assert found["daily"][0]["batches"][0]["days"][0]["accuracy"]["value"] == 0.2
     assert "paper-figure-10" in page.read_text()
@@ -158,30 +147,23 @@ def test_a_daily_training_alone_makes_a_report_of_figure_10(
     assert 'id="paper-figure-10" open' in page.read_text()
 
 
-def test_a_daily_training_whose_days_are_damaged_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_daily_training_whose_days_are_damaged_is_refused(tmp_path: Path) -> None:
     found = daily(tmp_path / "d")
     (found / "batch-4" / "days.json").write_text('{"days": [{"day": 0}]}')
-    assert called(monkeypatch, str(found)) == 2
-    assert "damaged" in capsys.readouterr().err
+    assert "damaged" in reported(found, code=2).stderr
 
 
-def test_a_run_that_is_given_twice_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_given_twice_is_told_once(tmp_path: Path) -> None:
     run = made(tmp_path, 4)
     page = tmp_path / "r.html"
-    assert called(monkeypatch, str(run), str(tmp_path), "-o", str(page), "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["runs"]) == 1
+    told = reported(run, tmp_path, "-o", page, "--json")
+    assert len(json.loads(told.stdout)["runs"]) == 1
 
 
-def test_the_papers_figures_stand_where_they_are_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_papers_figures_stand_where_they_are_asked_for(tmp_path: Path) -> None:
     """One run without power draws only some of them."""
     run, page = made(tmp_path, 4), tmp_path / "r.html"
-    assert called(monkeypatch, str(run), "-o", str(page), "-q") == 0
+    reported(run, "-o", page, "-q")
     assert "paper-figure-" not in page.read_text()
-    assert called(monkeypatch, str(run), "-o", str(page), "-q", "--paper") == 0
+    reported(run, "-o", page, "-q", "--paper")
     assert 'id="paper-figure-3"' in page.read_text()

@@ -14,27 +14,23 @@ from tests.refusals import id_in
 from tests.run.made import Sampled, make_run, power
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
+
+def shown(*arguments: object) -> str:
+    done = wattstep("runs", "show", *arguments)
+    assert done.returncode == 0
+    return done.stdout
 
 
-def shown(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *more: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["wattstep", "runs", "show", *more])
-    assert run_command_line() == 0
-    return capfd.readouterr().out
-
-
-def test_what_is_no_plain_file_is_named_with_its_reason(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_plain_file_is_named_with_its_reason(tmp_path: Path) -> None:
     path = make_run(tmp_path / "r", [Sampled(channel=power(), raw=lambda t: 5000)]).path
     (path / "link").symlink_to(tmp_path / "elsewhere")
     (path / "notes").mkdir()
     os.mkfifo(path / "pipe")
-    text = shown(capfd, monkeypatch, str(path)).splitlines()
+    text = shown(path).splitlines()
     reasons = {"link": "link", "notes": "folder", "pipe": "plain file"}
     for line, (name, reason) in zip(text[-3:], reasons.items(), strict=True):
         assert_says(line, f"{name}: ", reason)
-    document = json.loads(shown(capfd, monkeypatch, str(path), "--json"))
+    document = json.loads(shown(path, "--json"))
     assert list(document["left_out"]) == list(reasons)
     for name, reason in reasons.items():
         assert_says(document["left_out"][name], reason)

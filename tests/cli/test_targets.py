@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.command_line import wattstep
 from tests.fleet.remote.server import MISSING, WHY_NOT, Server, serving
 from tests.refusals import id_in
 from tests.wording import assert_says
-
-from wattstep.cli import run_command_line
 
 needs_server = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 
@@ -24,32 +22,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield board
 
 
-@dataclass
-class Ended:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def wattstep(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Ended]:
-    """The command line within this process."""
-
-    def run(*arguments: str, server: Server | None = None) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["wattstep", *arguments])
-        if server is not None:
-            monkeypatch.setenv("WATTSTEP_SSH_CONFIG", str(server.client_config))
-        code = run_command_line()
-        return Ended(code, *capfd.readouterr())
-
-    return run
+def knowing(server: Server) -> dict[str, str]:
+    """Variables by which ssh knows the board."""
+    return {"WATTSTEP_SSH_CONFIG": str(server.client_config)}
 
 
 @needs_server
-def test_an_empty_board_is_said_to_be_empty(server: Server, wattstep: Callable[..., Ended]) -> None:
-    ended = wattstep("targets", server.target, "--json", server=server)
+def test_an_empty_board_is_said_to_be_empty(server: Server) -> None:
+    ended = wattstep("targets", server.target, "--json", env=knowing(server))
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert (found["target"], found["installed"], found["bytes"]) == ("ssh:board", False, 0)
@@ -59,9 +39,7 @@ def test_an_empty_board_is_said_to_be_empty(server: Server, wattstep: Callable[.
 
 
 @needs_server
-def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(
-    server: Server, wattstep: Callable[..., Ended]
-) -> None:
+def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(server: Server) -> None:
     ours = server.home / ".cache/wattstep-board"
     (ours / "environment-0123456789abcdef").mkdir(parents=True)
     (ours / "environment-0123456789abcdef/complete").write_bytes(b"x" * 1234)
@@ -72,12 +50,12 @@ def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(
     (job / "job.json").write_text(text)
     (job / "holder.json").write_text(json.dumps({"pid": 1, "started": "0", "boot": "before"}))
     size = 1234 + 3 + len(text) + len((job / "holder.json").read_text())
-    ended = wattstep("targets", server.target, server=server)
+    ended = wattstep("targets", server.target, env=knowing(server))
     installed, left = ended.stdout.splitlines()
     version = ".".join(map(str, sys.version_info[:3]))
     assert_says(installed, "on the board:", f"{size / 1000:.1f} kB", f"(Python {version})")
     assert_says(left, "lenet-20261122-000000-abcd", "restarted", "lenet, batch 4")
-    ended = wattstep("targets", server.target, "--clean", server=server)
+    ended = wattstep("targets", server.target, "--clean", env=knowing(server))
     assert ended.returncode == 0, ended.stderr
     assert server.left() == [".cache", ".cache/wattstep-board", ".cache/wattstep-board/somebody's"]
 
@@ -102,9 +80,7 @@ def test_what_lies_there_is_listed_and_cleaned_and_nothing_else(
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
-    arguments: tuple[str, ...], id: str, named: str, wattstep: Callable[..., Ended]
-) -> None:
+def test_what_cannot_be_meant_is_refused(arguments: tuple[str, ...], id: str, named: str) -> None:
     ended = wattstep(arguments[0], "--json", *arguments[1:])
     assert (ended.returncode, id_in(ended.stdout)) == (2, id)
     assert named in ended.stderr
@@ -112,7 +88,7 @@ def test_what_cannot_be_meant_is_refused(
     assert "s3cret" not in ended.stderr
 
 
-def test_files_go_along_to_a_board_only(tmp_path: Path, wattstep: Callable[..., Ended]) -> None:
+def test_files_go_along_to_a_board_only(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("")
     ended = wattstep("profile", "--with", str(script), "--out", str(tmp_path), str(script))

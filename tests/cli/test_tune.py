@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.command_line import Command
 from tests.refusals import id_in
 from tests.tuning.made import MadeBench
 from tests.wording import assert_says
 
-from wattstep.cli import run_command_line
 from wattstep.cli.tune_screen import print_tune
 from wattstep.tune.search import Search
 from wattstep.tune.snippet import snippet_of
@@ -38,19 +37,10 @@ from wattstep.tune.tuning import Question, TuneReport, command_of, own_of, setti
         (["lenet", "--batch", "0"], "out-of-range"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    words: list[str],
-    id: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_line_and_exit_code_2(command: Command, words: list[str], id: str) -> None:
     Path("train.py").write_text("")
-    monkeypatch.setattr(sys, "argv", ["wattstep", "tune", *words, "--json"])
-    assert run_command_line() == 2
-    out, err = capsys.readouterr()
-    assert id_in(out) == id
+    code, out, err = command("tune", *words, "--json")
+    assert (code, id_in(out)) == (2, id)
     assert len(err.splitlines()) == 1
     assert not Path("tunes").exists()
 

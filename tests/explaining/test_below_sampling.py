@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from tests.command_line import wattstep
 from tests.run.made import make_run
 from tests.run.test_below_sampling import TRUTH, counted
 from tests.wording import assert_says
 
 from wattstep.attribution.regression.outcome import Regression
-from wattstep.cli import run_command_line
 from wattstep.insight.explain import explain
 from wattstep.insight.explain.below_sampling import _of_sensor
 from wattstep.insight.explain.section import Section
@@ -77,16 +76,13 @@ def test_a_run_of_too_few_steps_says_why(tmp_path: Path) -> None:
     assert section(counted(tmp_path, steps=7)).reason
 
 
-def test_the_command_line_gives_it_as_json_and_on_a_terminal(
-    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = ["wattstep", "explain", str(run.path), "-s", "below_sampling", "--quiet"]
-    monkeypatch.setattr(sys, "argv", asked)
-    assert run_command_line() == 0
-    assert "below the sampling" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", [*asked, "--json"])
-    assert run_command_line() == 0
-    (document,) = json.loads(capsys.readouterr().out)["runs"]
+def test_the_command_line_gives_it_as_json_and_on_a_terminal(run: Run) -> None:
+    asked = ("explain", run.path, "-s", "below_sampling", "--quiet")
+    shown = wattstep(*asked)
+    assert "below the sampling" in shown.stdout
+    written = wattstep(*asked, "--json")
+    assert shown.returncode == written.returncode == 0
+    (document,) = json.loads(written.stdout)["runs"]
     (found,) = document["sections"]
     assert found["name"] == "below_sampling"
     assert found["figures"]["sensor_delay"]["unit"] == "s"

@@ -18,8 +18,8 @@ from wattstep.record.hosts.emulation.truth import read_truth
 from wattstep.run import Run, load
 from wattstep.run.step_flags import _uncapped
 from wattstep.schema.channel import Channel
+from wattstep.schema.condition_documents import GovernorFacts
 from wattstep.schema.figure import Figure, Status
-from wattstep.schema.run_documents import GovernorFacts
 from wattstep.schema.run_info import RunInfo
 from wattstep.schema.settings import parse_share
 from wattstep.train.loop import train

@@ -143,7 +143,7 @@ def played_time(host: Host) -> Iterator[None]:
     """The recorder's clock is the played host's."""
     with pytest.MonkeyPatch.context() as patch:
         clock: Callable[[], int] = host.perf_counter_ns
-        for module in ("marking", "device_timeline"):
+        for module in ("device_steps", "device_timeline"):
             patch.setattr(f"wattstep.record.{module}.perf_counter_ns", clock)
         for module in ("store.marks", "record.tracing.windows", "engines.marked_tracer"):
             patch.setattr(f"wattstep.{module}.time", _Time(clock))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import wattstep
 
-from wattstep.cli import run_command_line
 from wattstep.schema.figure import Status
 
 FORMATS = ("perfetto", "chrome", "csv", "parquet")
@@ -36,24 +35,19 @@ class Told:
         return json.loads(self.out, parse_constant=lambda word: pytest.fail(f"{word} in JSON"))
 
 
-class Caller:
-    """Calls commands as a shell would."""
+Caller = Callable[..., Told]
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch, self._capsys = monkeypatch, capsys
 
-    def __call__(self, *arguments: object, code: int = 0) -> Told:
-        """What a command says; it ends with this exit code, and no part of it failed inside."""
-        self._monkeypatch.setattr(sys, "argv", ["wattstep", *map(str, arguments)])
-        self._capsys.readouterr()
-        ended = run_command_line()
-        told = Told(*self._capsys.readouterr())
-        assert ended == code, (arguments, told.err)
-        assert "Traceback" not in told.out + told.err
-        assert "failed inside" not in told.out + told.err, told.err
-        if "--json" not in arguments:
-            assert not NO_NUMBER.search(told.out), (arguments, NO_NUMBER.search(told.out))
-        return told
+def call(*arguments: object, code: int = 0) -> Told:
+    """What a command says; it ends with this exit code, and no part of it failed inside."""
+    done = wattstep(*arguments)
+    told = Told(done.stdout, done.stderr)
+    assert done.returncode == code, (arguments, told.err)
+    assert "Traceback" not in told.out + told.err
+    assert "failed inside" not in told.out + told.err, told.err
+    if "--json" not in arguments:
+        assert not NO_NUMBER.search(told.out), (arguments, NO_NUMBER.search(told.out))
+    return told
 
 
 class Words(HTMLParser):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.matrix.answers import Caller
+from tests.matrix import answers
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -18,6 +18,6 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Caller:
+def call(monkeypatch: pytest.MonkeyPatch) -> answers.Caller:
     monkeypatch.setenv("COLUMNS", "100")
-    return Caller(monkeypatch, capsys)
+    return answers.call

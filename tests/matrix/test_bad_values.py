@@ -93,7 +93,7 @@ def test_a_bad_value_costs_its_own_run_and_no_other(
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_value_is_compared_or_refused_in_one_line(
-    what: str, store: Callable[[str, Any], Path], call: Caller, capsys: pytest.CaptureFixture[str]
+    what: str, store: Callable[[str, Any], Path], call: Caller
 ) -> None:
     folder = store(*BAD[what])
     try:

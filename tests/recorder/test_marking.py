@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from wattstep.record import marking
+from wattstep.record import device_steps
 from wattstep.record.marking import MOST_PENDING, StepMarker
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import Schedule, TraceMode
@@ -34,7 +34,7 @@ def test_while_a_step_runs_nothing_is_written_and_its_end_is_stamped_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count(1_000_000_000)
-    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr(device_steps, "perf_counter_ns", lambda: next(ticks))
     written_ns: list[int] = []
     add = StepMarker.add
 
@@ -128,7 +128,7 @@ def test_plain_steps_lose_no_row_where_the_journal_goes_on_in_a_new_chunk(
     """The clock goes on by 1 ms each time it is read, and another mark comes between some steps."""
     count = 2 * CHUNK // MARK.size  # two chunks of marks, and a few, where each step has one
     ticks = itertools.count(MS, MS)
-    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr(device_steps, "perf_counter_ns", lambda: next(ticks))
     steps = StepMarker(7, 0, lambda: None, pytest.fail)
     steps.open(tmp_path)
     steps.start(cast("Windows", Untraced()), own_clock=own_clock)
@@ -159,7 +159,7 @@ def test_plain_steps_lose_no_row_where_the_journal_goes_on_in_a_new_chunk(
 
 def test_most_plain_steps_have_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(MS, MS)
-    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr(device_steps, "perf_counter_ns", lambda: next(ticks))
     steps = StepMarker(0, 0, lambda: None, pytest.fail)
     steps.open(tmp_path)
     steps.start(cast("Windows", Untraced()), own_clock=True)
@@ -177,7 +177,7 @@ def test_a_number_that_is_passed_over_stays_so_in_plain_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count(MS, MS)
-    monkeypatch.setattr(marking, "perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr(device_steps, "perf_counter_ns", lambda: next(ticks))
     steps = StepMarker(0, 0, lambda: None, pytest.fail)
     steps.open(tmp_path)
     steps.start(cast("Windows", Untraced()), own_clock=False)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_line import wattstep
 from tests.run.made import Sampled, make_run, power
 from tests.wording import assert_says
 
-from wattstep.cli import FAILED, run_command_line
+from wattstep.cli import FAILED
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.schema.failures import STRICT, Failure, Failures, reason_of
 
@@ -69,11 +69,6 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "store" / "a"
 
 
-def called(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["wattstep", *map(str, arguments)])
-    return run_command_line()
-
-
 # Where a defect may sit, and the commands that have to answer all the same.
 DEFECTS = [
     ("wattstep.insight.explain.steps:repeatability", "explain", "steps"),
@@ -91,9 +86,8 @@ DEFECTS = [
 
 @pytest.mark.parametrize(("place", "command", "part"), DEFECTS)
 def test_a_defect_takes_its_own_part_and_the_answer_says_so(
-    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str,
-    command: str, part: str,
-) -> None:  # fmt: skip
+    run: Path, lenient: pytest.MonkeyPatch, place: str, command: str, part: str
+) -> None:
     module, _, name = place.partition(":")
     # What is loaded for the first time below must not take the broken function along for good.
     importlib.import_module("wattstep.insight.observe.table")
@@ -101,31 +95,31 @@ def test_a_defect_takes_its_own_part_and_the_answer_says_so(
     page = run.parent.parent / "r.html"
     options = {"report": ("-o", page, "-q"), "explain": ("-q",), "observe": ("-q",)}
     arguments = [*command.split(), run.parent, "--json", *options.get(command, ())]
-    assert called(lenient, *arguments) == 0
-    told = capsys.readouterr()
-    failures = json.loads(told.out)["failures"]
+    told = wattstep(*arguments)
+    assert told.returncode == 0
+    failures = json.loads(told.stdout)["failures"]
     assert [one for one in failures if one["part"].endswith(part)], failures
     assert all(one["reason"].startswith("ZeroDivisionError: ") for one in failures)
-    assert "failed inside" in told.err
-    assert "Traceback" not in told.err
+    assert "failed inside" in told.stderr
+    assert "Traceback" not in told.stderr
     if command == "report":
         assert "Parts that failed: " in page.read_text(encoding="utf-8")
 
 
 def test_what_fails_beyond_all_parts_is_one_line_and_an_exit_code_of_its_own(
-    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Path, lenient: pytest.MonkeyPatch
 ) -> None:
     from wattstep.insight.compare import sides
 
     lenient.setattr(sides, "gathered", fail)
-    assert called(lenient, "compare", run, run, "-q") == FAILED == 70
-    told = capsys.readouterr().err
-    assert_says(told, "wattstep: failed inside", "ZeroDivisionError")
-    assert told.count("\n") == 1
+    done = wattstep("compare", run, run, "-q")
+    assert done.returncode == FAILED == 70
+    assert_says(done.stderr, "wattstep: failed inside", "ZeroDivisionError")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_run_that_fails_leaves_the_others_in_every_answer(
-    run: Path, lenient: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    run: Path, lenient: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     make_run(run.parent / "b", [Sampled(channel=power(), raw=lambda t_ns: 5000)])
     from wattstep.recorded.reading import Tables
@@ -143,13 +137,13 @@ def test_a_run_that_fails_leaves_the_others_in_every_answer(
         "export": ("--to", "csv", "-o", tmp_path / "out"),
     }
     for command, options in commands.items():
-        assert called(lenient, command, run.parent, *options, "--json", "-q") == 0
-        told = capsys.readouterr()
-        document = json.loads(told.out)
+        told = wattstep(command, run.parent, *options, "--json", "-q")
+        assert told.returncode == 0, command
+        document = json.loads(told.stdout)
         assert document["failures"], command
-        assert "Traceback" not in told.err
+        assert "Traceback" not in told.stderr
     sql = "SELECT DISTINCT run FROM metrics"
-    assert called(lenient, "query", sql, "--runs", run.parent, "--csv", "-q") == 0
-    told = capsys.readouterr()
-    assert told.out.split() == ["run", "b"]
-    assert_says(told.err, "left out a", "ZeroDivisionError")
+    told = wattstep("query", sql, "--runs", run.parent, "--csv", "-q")
+    assert told.returncode == 0
+    assert told.stdout.split() == ["run", "b"]
+    assert_says(told.stderr, "left out a", "ZeroDivisionError")

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.formats.nvidia_smi import QUANTITIES, Quantity
+from wattstep.formats.nvidia_smi_values import QUANTITIES, Quantity
 from wattstep.formats.recording import FormatError, Recording
 from wattstep.formats.rows import (
     DAMAGED,

@@ -17,9 +17,9 @@ from wattstep.live.running import NONE, Running
 from wattstep.live.steps import NO_STEP, StepsSoFar
 from wattstep.live.tables import news_of_tables
 from wattstep.live.words import words_of
+from wattstep.schema.condition_documents import ForecastFacts
 from wattstep.schema.figure import Figure, Status, missing
 from wattstep.schema.journal import JOURNAL
-from wattstep.schema.run_documents import ForecastFacts
 from wattstep.schema.run_info import RunInfo
 
 NO_GOAL: Final = "the number of steps is not known (Recorder(total_steps=...))"

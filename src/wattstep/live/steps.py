@@ -14,9 +14,9 @@ from wattstep.live.rows import Array
 from wattstep.live.running import BIN_NS
 from wattstep.recorded.step_stretches import StepStretches
 from wattstep.recorded.steps import exploring
+from wattstep.schema.condition_documents import GovernorFacts
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
 from wattstep.schema.journal import Mark
-from wattstep.schema.run_documents import GovernorFacts
 from wattstep.stats.statistics import median_figure, ratio_figure
 from wattstep.store.mark_rows import ended_steps, samples_of_steps
 

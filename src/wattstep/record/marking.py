@@ -1,4 +1,4 @@
-"""The hot path of a step: while a step runs its times are only kept, and they are written when it has ended."""
+"""Marks of a step: while it runs its times are only kept, and they are written when it has ended."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter_ns, process_time_ns
+from time import process_time_ns
 from typing import Any, Final, cast
 
-from wattstep.record.device_timeline import ANCHORS, DeviceTimeline
+from wattstep.record.device_steps import UNASKED, DeviceSteps
+from wattstep.record.device_timeline import ANCHORS
 from wattstep.record.tracing.windows import Windows
 from wattstep.schema.journal import NOT_KNOWN, Mark
 from wattstep.schema.tracer import LayerMarks
-from wattstep.store.marks import STEP_END, STEP_START, MarkJournal
+from wattstep.store.marks import STEP_END, STEP_START
 
 CHECK_NS = 10**9  # how often the recorder is asked to look after its children
 FIRST_CHECK_NS = 10**7  # until it is known how long a step takes
@@ -30,8 +31,6 @@ MOST_PENDING = (
     4096  # marks of one step that are kept in memory; more go to the journal while it runs
 )
 NAN = math.nan
-# A device that is lost, or a release of its framework that lacks or changed a call.
-UNASKED: Final = (RuntimeError, AttributeError, TypeError, ValueError)
 PHASE, UPDATE, LAYER_START, LAYER_END, STEP = map(
     int, (Mark.PHASE, Mark.UPDATE, Mark.LAYER_START, Mark.LAYER_END, Mark.STEP)
 )
@@ -40,63 +39,7 @@ PHASE, UPDATE, LAYER_START, LAYER_END, STEP = map(
 unmarked: Final = cast("Callable[..., None]", {}.get)
 
 
-class PlainSteps(MarkJournal):
-    """What a plain step touches: one that carries no marks but its own, and follows another.
-
-    Most steps are plain. What marking one takes is counted in microseconds, because the training has
-    swept the caches: each object, function and module that is touched comes from memory, and calls
-    and lookups are most of it. So the begin of a plain step is the clock itself, its end is one
-    function that looks up no global and writes one row, and all that it needs lies in one object:
-    the journal with a few fields behind the journal's own.
-
-    Attributes:
-        begin: Begins a step, and gives the time in ns; 0: nothing is recorded. The clock of the
-            steps where the next step is plain.
-        mark: `phase` while the step that runs carries marks of phases, else what does nothing.
-    """
-
-    __slots__ = (
-        "_clock",
-        "_due",
-        "_last_plain",
-        "_row",
-        "begin",
-        "mark",
-    )
-    begin: Callable[[], int]
-    mark: Callable[..., None]
-    _clock: Callable[[], int]
-    _last_plain: int  # the row of steps before it is below: they are plain, and so is what follows
-    _due: int  # when something else is to be done behind a step; 0 where the row says other samples
-    _row: int  # last word of the next row: kind, code and number of the step
-
-    def end(self, begun_ns: int, loss: float) -> None:
-        """The step that runs is done.
-
-        Args:
-            begun_ns: As `begin` gave it.
-            loss: Its loss; NaN: not known.
-        """
-        clock = self._clock  # of a slot, `self._clock()` would look for a method first
-        now = clock()
-        at, row = self.at, self._row
-        if row < self._last_plain and now < self._due and at <= 32_764:  # the last place for a mark
-            ints = self.ints
-            ints[at] = begun_ns
-            ints[at + 1] = now
-            self.floats[at + 2] = loss
-            ints[at + 3] = row
-            self.at = at + 4
-            self._row = row + 0x1_0000_0000
-        else:
-            self._end_rare(begun_ns, now, loss)
-
-    def _end_rare(self, begun_ns: int, now: int, loss: float) -> None:
-        """The end of any other step."""
-        raise NotImplementedError
-
-
-class StepMarker(PlainSteps):
+class StepMarker(DeviceSteps):
     """Marks steps, and within some of them phases, updates and layers.
 
     One object for all steps. The begin of a step is stamped after all that is to be done before it,
@@ -110,8 +53,6 @@ class StepMarker(PlainSteps):
         failed: Told of an `OSError` when marks cannot be written.
 
     Attributes:
-        device: Marks the steps on the timeline of a device that runs behind; None: there is none.
-        device_problem: Why that device cannot be asked any more; "": it can.
         loss: Of the step that runs; NaN: not known.
         phases_on: True if the step that runs carries marks of phases.
         layers: The marks of layers; None: there are none.
@@ -128,7 +69,6 @@ class StepMarker(PlainSteps):
         "_contiguous",
         "_cpu_due",
         "_cpu_ns",
-        "_failed",
         "_look",
         "_marked",
         "_on",
@@ -138,17 +78,12 @@ class StepMarker(PlainSteps):
         "_samples",
         "_started",
         "_steady_from",
-        "_windows",
-        "device",
-        "device_problem",
         "layers",
         "layers_every",
         "loss",
         "phases_on",
         "resting",
     )  # fmt: skip
-    device: DeviceTimeline | None
-    _windows: Windows
     _samples: float
     _coded: float  # samples that rows of plain steps say
     _cpu_due: int  # when the CPU clock of the process is to be read next; `NEVER`: it is not read
@@ -167,13 +102,11 @@ class StepMarker(PlainSteps):
         self.mark = unmarked
         self.layers: LayerMarks | None = None
         self.layers_every = 0
-        self.device = None
         self.device_problem = ""
         self._steady_from = first_step + warmup
         self._look, self._failed = look, failed
         self._on = False
-        self._clock = perf_counter_ns
-        self.plan_anew()
+        self._set_device(None)
         self._begun_ns = 0  # of the step that runs, unless who began it keeps that; 0: none does
         self._marked = False  # the step that runs is no plain one
         self._started = False  # its begin is in the journal
@@ -320,95 +253,6 @@ class StepMarker(PlainSteps):
     def index(self, index: int) -> None:
         self._row += (index - self.index) << INDEX
 
-    # --- the device -------------------------------------------------------------------------
-
-    def stamp(self) -> int:
-        """Now, in ns, with the place in the device's queue that belongs to it."""
-        now = perf_counter_ns()
-        self._mark_device(now)
-        return now
-
-    def _mark_device(self, now: int) -> None:
-        """The place in the device's queue that belongs to a mark, which was stamped just now."""
-        device = self.device
-        if device is not None:
-            try:
-                device.mark(now)
-            except UNASKED as error:
-                self._lose_device(error)
-            # An evaluation that nobody announced is a step of hours; those of traced steps may move.
-            if device.crowded and not self._windows.traced:
-                self._read_device(now)
-
-    def _anchor_device(self, times: int) -> None:
-        """Marks of an idle device, which tell its clock.
-
-        Raises:
-            OSError: The disk is full.
-        """
-        if self.device is not None:
-            try:
-                self.device.anchor(times)
-            except UNASKED as error:
-                self._lose_device(error)
-
-    def _read_device(self, now: int) -> None:
-        """Writes down the marks that the device has come to; `now` was taken before."""
-        device = self.device
-        if device is not None:
-            try:
-                device.read(now)
-            except OSError as error:
-                self._failed(error)
-            except UNASKED as error:
-                self._lose_device(error)
-
-    def follow_device(self, device: DeviceTimeline) -> None:
-        """Steps are marked on this device's timeline, too, from the next one on.
-
-        Raises:
-            OSError: The disk is full.
-        """
-        self._set_device(device)
-        self._anchor_device(ANCHORS)
-
-    def _set_device(self, device: DeviceTimeline | None) -> None:
-        """The clock of steps marks the device, too, where there is one."""
-        self.device = device
-        self._clock = perf_counter_ns if device is None else self.stamp
-        self.plan_anew()
-
-    def leave_device(self, *, wait: bool) -> None:
-        """From here on steps have no place on a device.
-
-        Args:
-            wait: Whether the device is waited for first, since the training is over.
-
-        Raises:
-            OSError: The disk is full.
-        """
-        device = self.device
-        if device is not None:
-            try:
-                if wait:
-                    device.finish()
-            except UNASKED as error:
-                self._lose_device(error)
-            else:
-                self.add(Mark.DEVICE_END)
-            self._set_device(None)
-
-    def _lose_device(self, error: Exception) -> None:
-        """A device that fails takes its timeline with it; the training is left to say what it is."""
-        if self.device is not None:
-            message = (str(error).splitlines() or [""])[0]
-            self.device_problem = f"{self.device.name} cannot be asked any more: {message}"
-            self._set_device(None)
-            try:
-                self.add(Mark.DEVICE_END)
-            except OSError as full:
-                self._failed(full)
-
     def abandon(self) -> None:
         """The step that runs, if any, came to no end: it is none."""
         self.plan_anew()
@@ -547,11 +391,6 @@ class StepMarker(PlainSteps):
     def tracing(self) -> bool:
         """True if the step that runs is traced."""
         return self._windows.traced
-
-    @property
-    def on_device(self) -> bool:
-        """True if steps have a place on the timeline of a device, too."""
-        return self.device is not None
 
     def boundary(self) -> int:
         """Now, in ns: a place in the step where a phase may turn out to have begun."""

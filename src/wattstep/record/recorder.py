@@ -20,9 +20,10 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.record.device_steps import UNASKED
 from wattstep.record.device_timeline import DeviceTimeline
 from wattstep.record.hosts import SensorHost, open_host, parse_target
-from wattstep.record.marking import UNASKED, StepMarker
+from wattstep.record.marking import StepMarker
 from wattstep.record.sampling.attendant import Attendant
 from wattstep.record.sampling.collector import News
 from wattstep.record.sampling.plan import Plan, make_plan

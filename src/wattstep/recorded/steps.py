@@ -11,8 +11,8 @@ import numpy as np
 
 from wattstep.recorded.step_stretches import Counted, Line, StepStretches
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
+from wattstep.schema.condition_documents import GovernorFacts
 from wattstep.schema.figure import CLOCK, Status
-from wattstep.schema.run_documents import GovernorFacts
 
 ALONE_NS: Final = 1_000_000_000  # steps that stay for a window or a rest are of more time
 SINGLE_GONE: Final = "this needs every step, and single ones were not kept (--keep)"

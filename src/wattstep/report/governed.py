@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from wattstep.report.values import plain, quantity
+from wattstep.schema.condition_documents import GovernorFacts, GovernorLook
 from wattstep.schema.figure import Figure
-from wattstep.schema.run_documents import GovernorFacts, GovernorLook
 from wattstep.schema.run_report import RunReport
 
 MOST: Final = 3  # decisions

@@ -6,8 +6,8 @@ import numpy as np
 
 from wattstep.run.memory import added_by_children, samples_of
 from wattstep.run.metrics import Parts
+from wattstep.schema.condition_documents import CompilingFacts
 from wattstep.schema.figure import CLOCK, Figure, Status, missing
-from wattstep.schema.run_documents import CompilingFacts
 
 NOT_TOLD = "torch did not tell when it compiled"
 

@@ -24,9 +24,9 @@ from wattstep.recorded.step_stretches import Counted
 from wattstep.recorded.steps import SINGLE_STEPS, Steps
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 from wattstep.schema.channel import RECORDING_CPU, Channel
+from wattstep.schema.condition_documents import ConditionFacts, GovernorFacts
 from wattstep.schema.figure import Status
 from wattstep.schema.report_rows import ConditionStretch, RunConditions
-from wattstep.schema.run_documents import ConditionFacts, GovernorFacts
 
 EMULATOR = "emulator_cpu_time"  # of ours as well, but none of what recording costs
 MOST_SHOWN = 100

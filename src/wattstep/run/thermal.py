@@ -14,8 +14,8 @@ from wattstep.recorded.series import Series
 from wattstep.recorded.steps import Steps
 from wattstep.run.step_flags import StepFlags
 from wattstep.schema.channel import Channel
+from wattstep.schema.condition_documents import ConditionFacts
 from wattstep.schema.figure import Figure, Missing, Status, missing, weakest
-from wattstep.schema.run_documents import ConditionFacts
 
 LEAST_S: Final = 60.0  # of training: below, a run says nothing of its thermal model at all
 LEAST_LOAD_NS: Final = 10**9  # of training that nothing throttled, whose power can be told

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from wattstep.errors import InvalidValueError, MissingPartError, RecordingError
 from wattstep.schema.ceilings import Asked, Ceilings
+from wattstep.schema.condition_documents import CompilingFacts
 from wattstep.schema.device_queue import DeviceQueue
 from wattstep.schema.extras import loading
 from wattstep.schema.run_documents import (
-    CompilingFacts,
     GpuFacts,
     ModelFacts,
     ScheduleFacts,

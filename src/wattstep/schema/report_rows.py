@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeVar
 
+from wattstep.schema.condition_documents import CanaryFacts, ConditionFacts
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Figures, is_figure
-from wattstep.schema.run_documents import CalibrationFile, CanaryFacts, ConditionFacts
+from wattstep.schema.run_documents import CalibrationFile
 
 Part = TypeVar("Part")
 

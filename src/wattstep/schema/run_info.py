@@ -9,12 +9,11 @@ from typing import Any
 from wattstep.errors import DamagedRunError
 from wattstep.schema.channel import Channel
 from wattstep.schema.checks import named, shown
+from wattstep.schema.condition_documents import CanaryFacts, ConditionFacts
 from wattstep.schema.run_checks import RUN
 from wattstep.schema.run_documents import (
     AskedLength,
     CalibrationFile,
-    CanaryFacts,
-    ConditionFacts,
     DeviceClockFacts,
     DeviceFacts,
     ImportedFiles,

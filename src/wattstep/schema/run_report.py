@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.condition_documents import ForecastFacts
 from wattstep.schema.failures import Failure
 from wattstep.schema.figure import Figure
 from wattstep.schema.figures import Figures, Metrics
@@ -31,7 +32,6 @@ from wattstep.schema.report_rows import (
 )
 from wattstep.schema.run_documents import (
     DeviceFacts,
-    ForecastFacts,
     ImportedFiles,
     ModelFacts,
     PowerModelFacts,

@@ -13,7 +13,7 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.sensors import probe, read_integer
 from wattstep.record.sensors.thermal import ThermalZones
 from wattstep.schema.channel import Present
-from wattstep.schema.run_documents import CooldownFacts
+from wattstep.schema.condition_documents import CooldownFacts
 
 MARGIN_C: Final = 2.0
 MOST_S: Final = 300.0  # a board without a fan in a warm room may never come back

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from wattstep import engines, workloads
-from wattstep.errors import InvalidValueError, RecordingError, WattstepError
+from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.live.so_far import LiveForecast
 from wattstep.record.recorder import Recorder
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.recorded.memory import AT_PEAK
 from wattstep.schema.checks import MOST_NUMBER
+from wattstep.schema.condition_documents import ForecastFacts
 from wattstep.schema.engine import Trainer, check_lacking
 from wattstep.schema.goal import Goal
-from wattstep.schema.processes import ChildNews, refusal_news, tidied_at_sigterm
-from wattstep.schema.run_documents import ForecastFacts, with_processor
+from wattstep.schema.run_documents import with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.store.files import new_name
@@ -47,7 +41,6 @@ from wattstep.train.environment.crowding import (
 from wattstep.train.environment.sustaining import MOST_S as SUSTAIN_SECONDS
 from wattstep.train.environment.sustaining import Sustaining
 from wattstep.train.environment.waiting import AFTER, BEFORE, stay_idle, wait_until_steady
-from wattstep.train.failing import news_of
 from wattstep.train.foreground import measure_foreground
 from wattstep.train.governor.governor import NONE, Governor, check_governor, governing
 from wattstep.train.memory.step import track_step
@@ -561,44 +554,3 @@ def diverged_note(step: int) -> str:
 def _about(seconds: float) -> str:
     """Time left of what follows the measured steps, in words; "" where that is not known."""
     return f"about {max(round(seconds), 1)} s left" if seconds else ""
-
-
-def main() -> int:
-    """Entry of the child process that trains: settings as JSON, news as JSON lines on fd 3+."""
-    news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
-
-    def say(document: ChildNews) -> None:
-        news.write(json.dumps(document) + "\n")
-
-    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        say({"warning": str(message)})
-
-    warnings.showwarning = warn
-    try:
-        settings = TrainingSettings(**json.loads(sys.argv[2]))
-        with tidied_at_sigterm():
-            recorder = train(
-                settings,
-                lambda progress: say({"progress": progress.to_dict()}),
-                lambda text: say({"warning": text}),
-            )
-    except SystemExit as ending:
-        if (
-            ending.code == 128 + signal.SIGTERM
-        ):  # the run is closed; whoever runs us sees what ended us
-            os.kill(os.getpid(), signal.SIGTERM)
-        raise
-    except WattstepError as error:
-        say(refusal_news(error))
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except (MemoryError, RuntimeError, ImportError, OSError) as error:
-        account = engines.find(settings.engine).memory_account
-        failure = news_of(error, lambda: account(settings.processor))
-        if failure is None:
-            raise  # a mistake of ours, with its traceback
-        say(failure)
-        return 2
-    say({"run": str(recorder.path), "problem": recorder.problem})
-    return 0

@@ -12,13 +12,13 @@ from wattstep.errors import InvalidValueError
 from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schedule import policies
+from wattstep.schema.condition_documents import CooldownFacts
 from wattstep.schema.cores import check_cores
 from wattstep.schema.goal import Goal
 from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import (
     AskedLength,
     CalibrationFile,
-    CooldownFacts,
     PlannedFacts,
 )
 from wattstep.schema.settings import (

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from wattstep.errors import InvalidValueError
-from wattstep.schema.run_documents import CompilingFacts
+from wattstep.schema.condition_documents import CompilingFacts
 
 COMPILED: Final = "torch-compile"  # the engine, as `engines.trained` names it
 # In torch 2.13 the compiler writes the gradient of max pooling as a scatter into zeros, and may put what

@@ -33,8 +33,9 @@ from wattstep.engines.torch.shaping import lay_channels_last
 from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
 from wattstep.engines.trained import UNKNOWN, read_trained
 from wattstep.errors import InvalidValueError
+from wattstep.schema.condition_documents import CompilingFacts
 from wattstep.schema.engine import Mark, Trainer, ignore_phase
-from wattstep.schema.run_documents import CompilingFacts, ModelFacts, TrainingOptions
+from wattstep.schema.run_documents import ModelFacts, TrainingOptions
 from wattstep.schema.step_memory import Meter
 from wattstep.schema.workload import ParameterUpdate, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.errors import DamagedRunError
+from wattstep.schema.condition_documents import CanaryFacts
 from wattstep.schema.figure import Figure, Status
-from wattstep.schema.run_documents import CanaryFacts
 from wattstep.stats.differences import Observed, differences, ratio_of
 
 NUMPY: Final = "numpy"

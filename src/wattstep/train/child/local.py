@@ -41,7 +41,7 @@ def start_training(
     """
     arguments = [json.dumps(asdict(settings))]
     return GuardedChild(
-        "wattstep.train.loop:main",
+        "wattstep.train.training_process:main",
         arguments,
         cage,
         output=output,

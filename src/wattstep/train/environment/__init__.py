@@ -10,7 +10,7 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.hosts.emulation.settings import make_settings
 from wattstep.record.recorder import Recorder
 from wattstep.schema.channel import Channel
-from wattstep.schema.run_documents import ConditionFacts
+from wattstep.schema.condition_documents import ConditionFacts
 from wattstep.schema.run_info import PlannedRead
 
 AMBIENT_UNKNOWN = "the ambient temperature is unknown: give --ambient"

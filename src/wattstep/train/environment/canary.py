@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from wattstep.record.recorder import Recorder
-from wattstep.schema.run_documents import CanaryLook
+from wattstep.schema.condition_documents import CanaryLook
 from wattstep.train.environment import plain_canary
 from wattstep.train.environment.plain_canary import (
     BUFFER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from wattstep.record.recorder import Recorder
+from wattstep.schema.condition_documents import SteadinessFacts
 from wattstep.schema.journal import JOURNAL
-from wattstep.schema.run_documents import SteadinessFacts
 from wattstep.train.environment.steadiness import SUSTAINED, Criterion, Verdict
 from wattstep.train.environment.watch import Watch
 

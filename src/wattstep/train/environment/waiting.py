@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from wattstep.record.recorder import Recorder
+from wattstep.schema.condition_documents import SteadinessFacts
 from wattstep.schema.journal import JOURNAL
-from wattstep.schema.run_documents import SteadinessFacts
 from wattstep.train.environment.steadiness import RESTING, Criterion
 from wattstep.train.environment.watch import Watch
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.record.hosts import parse_target
 from wattstep.record.recorder import Recorder
+from wattstep.schema.condition_documents import BlockFacts, GovernorFacts, GovernorLook
 from wattstep.schema.figure import Status
-from wattstep.schema.run_documents import BlockFacts, GovernorFacts, GovernorLook
 from wattstep.train.environment import add_environment
 from wattstep.train.environment.keeper import Keeper
 from wattstep.train.governor.clocks import Clock, Part, find_clocks, offered_shares

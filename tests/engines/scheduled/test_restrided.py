@@ -6,21 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engines.test_scheduled import STEPS, Made, assert_same, shuffled, trained
+from tests.engines.scheduled.made import STEPS, Made, assert_same, shuffled, trained
 from tests.refusals import refused
 from torch import nn
 
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.schema.workload import Preparation
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Pooled(nn.Module):

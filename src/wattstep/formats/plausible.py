@@ -1,6 +1,6 @@
 """Values of a log that nothing can have: left out as failed reads where they are few, refused where they are many.
 
-Counters that go back as often as forward are none.
+Counters that go back as often as forward are none; those that go back a little, for a few reads, are noisy.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OTHERS: Final = (-1e30, 1e30)  # as `schema.checks.MOST_NUMBER`
 IMPLAUSIBLE: Final = "value that nothing can have"
 LEFT_OUT: Final = "{} values of {} are left out, which nothing can have: {:.4g} {}"
 ODD: Final = "{} reads of {} are left out: it stood where it was before right after them, which a counter cannot"
+DIPS: Final = "{} reads of {} are below one before, by up to {:.3g} {}, and it was back there within {} more: they are taken as that"
 FALLS: Final = 4  # times as many steps forward, at least, has a counter that is reset now and then
 NO_COUNTER: Final = (
     "{} falls in {} of {} steps: it is no counter that only grows, and nothing is worked out from it (of "
@@ -55,33 +56,31 @@ def plausible(recording: Recording, file: str) -> Recording:
     for channel in recording.channels:
         least, most = LIMITS.get(channel.unit, OTHERS)
         values = np.asarray(value[channel.name])
-        if channel.kind == "counter" and channel.wrap is None:
+        counter = channel.kind == "counter" and channel.wrap is None
+        if counter:
             odd = _odd_reads(values)
             if 0 < odd.sum() <= max(FEW, int(np.isfinite(values).sum()) // SHARE):
-                values = value[channel.name] = np.where(odd, np.nan, values)
+                values = np.where(odd, np.nan, values)
                 notes.append(ODD.format(int(odd.sum()), channel.name))
                 count += int(odd.sum())
         with np.errstate(invalid="ignore"):
             wrong = (values < least) | (values > most)
+        if wrong.any():
+            first, known = float(values[wrong][0]), int((~np.isnan(values)).sum())
+            if wrong.sum() >= known or wrong.sum() > max(FEW, known // SHARE):
+                raise InvalidValueError(
+                    f"{file}: {channel.name} is {first:.4g} {channel.unit}, which nothing can have: is "
+                    f"the unit right? ({channel.source})",
+                    id="implausible-values",
+                )
+            values = np.where(wrong, np.nan, values)
+            notes.append(LEFT_OUT.format(int(wrong.sum()), channel.name, first, channel.unit))
+            count += int(wrong.sum())
+        if counter:
+            channel, values, said = _counter(channel, values)
+            notes += said
         channels.append(channel)
-        if reason := _no_counter(channel, np.where(wrong, np.nan, values)):
-            channels[-1] = replace(channel, kind="gauge", role="unknown")
-            notes.append(reason)
-        if not wrong.any():
-            continue
-        first, known = (
-            float(values[wrong][0]),
-            int((~np.isnan(values)).sum()),
-        )
-        if wrong.sum() >= known or wrong.sum() > max(FEW, known // SHARE):
-            raise InvalidValueError(
-                f"{file}: {channel.name} is {first:.4g} {channel.unit}, which nothing can have: is "
-                f"the unit right? ({channel.source})",
-                id="implausible-values",
-            )
-        value[channel.name] = np.where(wrong, np.nan, values)
-        notes.append(LEFT_OUT.format(int(wrong.sum()), channel.name, first, channel.unit))
-        count += int(wrong.sum())
+        value[channel.name] = values
     return replace(
         recording, channels=tuple(channels), value=value, notes=(*recording.notes, *notes),
         ignored={**recording.ignored, **({IMPLAUSIBLE: count} if count else {})},
@@ -105,10 +104,36 @@ def _odd_reads(values: np.ndarray) -> np.ndarray:
     return odd
 
 
+def _counter(channel: Channel, values: np.ndarray) -> tuple[Channel, np.ndarray, list[str]]:
+    """A counter and its values as they are taken, and what is said of that."""
+    if reason := _no_counter(channel, values):
+        return replace(channel, kind="gauge", role="unknown"), values, [reason]
+    held = _held(values) if channel.unit == "J" else values
+    dips = held > values
+    if not dips.any():
+        return channel, values, []
+    deepest = float((held - values)[dips].max())
+    note = DIPS.format(int(dips.sum()), channel.name, deepest, channel.unit, FEW)
+    notes = "; ".join(filter(None, [channel.note, note]))
+    return replace(channel, note=notes), held, [note]
+
+
+def _held(values: np.ndarray) -> np.ndarray:
+    """The values, of reads of a counter that fell back for a few the highest before: that is noise, and no reset."""
+    places = np.flatnonzero(np.isfinite(values))
+    known, held = values[places], values.copy()
+    ahead = np.full(len(known), -np.inf)
+    for by in range(1, FEW + 1):
+        ahead[:-by] = np.maximum(ahead[:-by], known[by:])
+    falls = np.flatnonzero(np.diff(known) < 0) + 1
+    before = known[falls - 1]
+    resets = falls[(ahead[falls] < before) | (known[falls] < before / 2)]
+    held[places] = np.concatenate([np.maximum.accumulate(part) for part in np.split(known, resets)])
+    return held
+
+
 def _no_counter(channel: Channel, values: np.ndarray) -> str:
     """Reason why a counter is none: it falls too often to be one that is reset; "" where it is."""
-    if channel.kind != "counter" or channel.wrap is not None:
-        return ""
     steps = np.diff(values[np.isfinite(values)])
     falls, rises = int((steps < 0).sum()), int((steps > 0).sum())
     if falls <= max(FEW, rises // FALLS) and (rises or not falls):

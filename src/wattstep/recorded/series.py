@@ -13,11 +13,10 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
-from wattstep.recorded.contradictions import Contradiction, contradictions, counter_counts
+from wattstep.recorded.contradictions import Contradiction, contradictions
+from wattstep.recorded.counters import Counters
 from wattstep.recorded.curves import (
-    countable,
     curve_of_gauge,
-    unwrapped,
 )
 from wattstep.recorded.imported import Alignment
 from wattstep.recorded.plausible import saturated
@@ -32,10 +31,9 @@ from wattstep.recorded.power import (
     summed,
 )
 from wattstep.recorded.refresh import written_unit
-from wattstep.recorded.sampled import GAP_PERIODS, Sampled
-from wattstep.recorded.standstill import NONE, before_resets, standstill, stood_still
-from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
-from wattstep.schema.channel import Channel, thing_of
+from wattstep.recorded.sampled import GAP_PERIODS
+from wattstep.schema.arrays import BoolArray, IntArray
+from wattstep.schema.channel import Channel
 from wattstep.schema.figure import Missing
 from wattstep.schema.run_documents import DeviceFacts
 from wattstep.schema.settings import PowerModel
@@ -55,11 +53,6 @@ SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
 )
-RESETS = (
-    "{} went back {} times (a reset, or a counter that began again): what it counted in {} around that "
-    "is not known, and in no figure"
-)
-LEAPS = "{} grew {} times by more than a megawatt makes, which is a mistake: what it counted in {} there is in no figure"
 NEAR_END = 0.9  # of a documented range: power may be a product with a voltage that moves
 NO_IMPORTED_POWER = "no power is among the imported telemetry"
 WITHIN = 1.01  # of each other: two steps that are the same
@@ -76,7 +69,7 @@ def real_cores(device: DeviceFacts) -> int:
     return int(device.get("emulated_on", device).get("cores") or 1)
 
 
-class Series(Sampled):
+class Series(Counters):
     """The samples of a run, and the energy that they tell."""
 
     @cached_property
@@ -216,51 +209,6 @@ class Series(Sampled):
             return Missing(ONLY_PARTS.format(", ".join(c.name for c in parts)))
         return self.without(NO_IMPORTED_POWER if self.imported.is_import else NO_SENSOR)
 
-    def _stands_still(self, channel: Channel) -> bool:
-        """True for a counter that never counted: its step is larger than all that there was, or it is dead."""
-        value = self.raw(channel.name)[1]
-        return channel.kind == "counter" and not np.ptp(value[np.isfinite(value)])
-
-    def _does_not_count(self, channel: Channel) -> bool:
-        """True for a counter that stands still, or in place of which power of the same supply counts."""
-        if channel.kind != "counter" or self._stands_still(channel):
-            return channel.kind == "counter"
-        if not self.imported.is_import and channel.status != "replayed":
-            return False  # what reads it here reads it often enough
-        return any(
-            not counter_counts(
-                self.raw(channel.name), self.raw(c.name), self.standstill(channel.name)
-            )
-            for c in self._gauges_beside(channel)
-        )
-
-    def _gauges_beside(self, counter: Channel) -> list[Channel]:
-        """Power of the same supply that a counter of energy is of."""
-        return [
-            c
-            for c in self.with_role(counter.role.replace("energy", "power"))
-            if c.kind == "gauge" and self._thing(c) == self._thing(counter)
-        ]
-
-    def standstill(self, name: str) -> IntArray:
-        """When a counter of energy may have been stuck, begin and end in ns, shape (s, 2)."""
-        return self._standstills.get(name, NONE)
-
-    @cached_property
-    def _standstills(self) -> dict[str, IntArray]:
-        """By channel; of a thinned one single reads are not known."""
-        return {
-            c.name: standstill(*self._counted(c), list(map(self.curve, self._gauges_beside(c))))
-            for c in self.with_role("energy_total", "energy_part")
-            if c.name not in self.stretches
-        }
-
-    def _counted(self, counter: Channel) -> tuple[IntArray, FloatArray]:
-        """Times in ns and values of the reads of a counter that succeeded, wraps undone."""
-        t_ns, value = self.raw(counter.name)
-        known = np.isfinite(value)
-        return t_ns[known], unwrapped(counter, value)[known]
-
     @property
     def total_channels(self) -> list[Channel]:
         """The channels that together are the machine's energy; none where there is no such."""
@@ -345,11 +293,6 @@ class Series(Sampled):
             if self._thing(c) not in (counted if c.kind == "gauge" else sampled)
         }
 
-    def _thing(self, channel: Channel) -> tuple[str, str]:
-        """What a channel is of; of channels read here, each of which has a path of its own, by name alone."""
-        file = self.imported.file_of(channel.name) if self.imported.is_import else ""
-        return file, thing_of(channel.name, channel.unit)
-
     @cached_property
     def outside(self) -> dict[str, EnergySource]:
         """Energy of rails beside the machine's own: a carrier board's."""
@@ -368,11 +311,12 @@ class Series(Sampled):
         gauge = self.raw(channel.name) if channel.kind == "gauge" else None
         carries_s, limit = self._carries(channel)
         contradiction = self._contradictions.get(channel.name)
-        curve, stood = self.curve(channel), self.standstill(channel.name)
-        unknown = np.unique(np.concatenate([stood, self._before_resets(channel)]), axis=0)
+        whole, odd = self._trusted(channel), self._odd_steps.get(channel.name, [])
         beside = [self.curve(contradiction.other)] if contradiction and contradiction.other else []
+        if len(self.standstill(channel.name)):
+            beside.append(self.curve(channel))
         return EnergySource(
-            curve=curve.without(unknown) if len(unknown) else curve,
+            curve=whole,
             status=self.status(channel),
             source=f"{channel.source} ({channel.name})",
             gauge=gauge,
@@ -389,7 +333,7 @@ class Series(Sampled):
             thinned=channel.name in self.stretches,
             stretches=None if gauge is None else self._stretches(channel.name),
             systematic=contradiction.apart if contradiction else None,
-            beside=(*beside, *([curve] if len(stood) else [])),
+            beside=(*beside, *(each.put_right(whole) for each in odd if each.off_j.any())),
         )
 
     def _noted(self, *channels: Channel) -> str | None:
@@ -397,7 +341,7 @@ class Series(Sampled):
         left_out = [
             note
             for c in channels
-            for note in (self._of_glitches(c), self._of_resets(c), self._of_standstill(c))
+            for note in (self._of_glitches(c), self._of_resets(c), *self._of_doubts(c))
         ]
         found = [self._contradictions.get(channel.name) for channel in channels]
         contradicting = [each.note for each in found if each]
@@ -411,45 +355,13 @@ class Series(Sampled):
         most = float(np.abs(self.samples[channel.name][1][at]).max())
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
 
-    def _of_resets(self, channel: Channel) -> str | None:
-        """That a counter of energy went back, or further than any power takes it, where it did."""
-        if channel.kind != "counter" or channel.unit != "J":
-            return None
-        t_ns, value = self._counted(channel)
-        steps = np.diff(value)
-        back, counted = steps < 0, countable(t_ns, steps, channel.unit)
-        stood_ns = float(np.diff(self._before_resets(channel)).sum())
-        notes = [
-            note.format(
-                channel.name,
-                int(which.sum()),
-                spoken(float(np.diff(t_ns)[which].sum() + ns) * 1e-9),
-            )
-            for note, which, ns in ((RESETS, back, stood_ns), (LEAPS, ~counted & ~back, 0.0))
-            if which.any()
-        ]
-        return NEXT.join(notes) or None
-
-    def _before_resets(self, channel: Channel) -> IntArray:
-        """When a counter of energy stood still before it was reset; of a thinned one single reads are not known."""
-        if channel.kind != "counter" or channel.unit != "J" or channel.name in self.stretches:
-            return NONE
-        return before_resets(*self._counted(channel))
-
-    def _of_standstill(self, channel: Channel) -> str | None:
-        """That a counter of energy stood still for longer than it does, where it did."""
-        spans = self.standstill(channel.name)
-        return stood_still(channel.name, spans, *self._counted(channel)) if len(spans) else None
-
     @property
     def doubtful(self) -> list[str]:
-        """Notes on counters that stood still or went back, and on channels that contradict each other."""
+        """Notes on counters that may not have counted all, and on channels that contradict each other."""
         counters = [c for c in self.power_channels() if c.kind == "counter"]
         notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
         notes += filter(None, map(self._of_resets, counters))
-        notes += filter(
-            None, (self._of_standstill(c) for c in counters if not self._does_not_count(c))
-        )
+        notes += [n for c in counters if not self._does_not_count(c) for n in self._of_doubts(c)]
         return [*notes, *dict.fromkeys(each.note for each in self._contradictions.values())]
 
     @cached_property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -14,11 +16,14 @@ from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 LONGER: Final = 10  # times as long as between its new values elsewhere: no counter needs that
 REGULAR: Final = 2  # likewise, of one that goes on at equal times
 EQUAL: Final = 0.6  # of these times, at least, but for when it was read
+LEAST_EQUAL: Final = 2  # likewise, in number
 LOST: Final = (
     0.5  # of what it counts beside that time, or power in it: of less it caught up with the rest
 )
 LEAST: Final = 4  # values: fewer do not tell how long it stands still between two
 AS_LONG: Final = 3.0  # times one beside it, at most: of a load that is low for more than a step
+A_ROW: Final = 4  # such stretches, two of them whole: fewer may as well be standstills
+BRIEF: Final = 3  # times as long as between its new values elsewhere: a few reads
 HARDLY_MORE: Final = 1.5  # times its smallest step: one step, give or take rounding
 COVERED: Final = 0.5  # of a stretch, at least, was power read in that says how much was drawn
 STEPS: Final = 2  # of the counter, at least, says power that it lost
@@ -27,6 +32,10 @@ NONE: Final = np.empty((0, 2), np.int64)
 STOOD_STILL: Final = (
     "{} stood still for {}, and elsewhere goes on every {}: it was stuck, or hardly anything was "
     "drawn; that time is in no figure"
+)
+UNCLEAR: Final = (
+    "{} stood still again and again, for {} in all, and elsewhere goes on every {}: hardly anything was drawn, or "
+    "it was stuck and more was drawn than figures have"
 )
 
 
@@ -43,46 +52,143 @@ def standstill(t_ns: IntArray, total: FloatArray, power: Sequence[Curve] = ()) -
         total: What it counted, wraps undone, no failed reads.
         power: Of the same supply, where that is known.
     """
-    if not _stands(t_ns, total):
-        return NONE
-    begin, end = _runs(total)
-    if len(begin) < LEAST:
-        return NONE
-    stood = t_ns[end] - t_ns[begin]
-    gained = np.append(np.diff(total[begin]), 0.0).clip(0.0)  # in the step behind each
-    if not (gained > 0).any():
-        return NONE
-    least = float(gained[gained > 0].min())
-    long = (stood > _longest_ns(t_ns, begin)) & ~_low_load(stood, gained, least)
-    spans = np.stack([t_ns[begin], np.append(t_ns[begin[1:]], t_ns[-1])], axis=1)[long]
-    still, gained = np.stack([t_ns[begin], t_ns[end]], axis=1)[long], gained[long]
-    watts = _around(spans, t_ns, total)
-    lost = watts * _lengths(spans) - gained
-    stuck = lost > LOST * watts * _lengths(still)
-    for curve in power:
-        (told, covered), (within, _) = (curve.difference(*each.T) for each in (spans, still))
-        known = covered >= COVERED
-        lost = told / np.where(known, covered, 1.0) - gained  # a hole like the rest
-        stuck &= ~known | ((lost > STEPS * least) & (lost > LOST * within))
-    still = still[stuck]
-    lasting = float(_lengths(still).sum())
-    return still if lasting >= TOLD * float(t_ns[-1] - t_ns[0]) else NONE
+    runs = _runs(t_ns, total) if _stands(t_ns, total) else None
+    return NONE if runs is None else runs.lossy(runs.long & ~runs.low_load, power)
 
 
-def stood_still(name: str, spans: IntArray, t_ns: IntArray, total: FloatArray) -> str:
+def unclear(t_ns: IntArray, total: FloatArray, power: Sequence[Curve] = ()) -> IntArray:
+    """As `standstill`, stretches of which a low load is as likely.
+
+    Two or three long ones with its smallest step between them, which make no row; and ones of a few
+    reads, in which a counter of fine steps would have shown a tenth of its mean power.
+    """
+    runs = _runs(t_ns, total)
+    if runs is None:
+        return NONE
+    told = runs.long & ~runs.low_load
+    return runs.lossy((runs.long | runs.brief) & ~told & ~runs.in_a_row, power)
+
+
+def stood_still(
+    name: str, spans: IntArray, t_ns: IntArray, total: FloatArray, words: str = STOOD_STILL
+) -> str:
     """Note on a counter that stood still in these stretches; the others as `standstill` takes them."""
     lasting = float(_lengths(spans).sum()) * 1e-9
-    usual = float(np.median(_between_ns(t_ns, _runs(total)[0]))) * 1e-9
-    return STOOD_STILL.format(name, spoken(lasting), spoken(usual))
+    begin, _ = _first_and_last(total)
+    usual = float(np.median(_between_ns(t_ns, begin))) * 1e-9
+    return words.format(name, spoken(lasting), spoken(usual))
 
 
 def before_resets(t_ns: IntArray, total: FloatArray) -> IntArray:
     """As `standstill`, stretches at whose end it was reset: what it would have shown next is lost."""
     if not (total[1:] < total[:-1]).any():
         return NONE
-    begin, end = _runs(total)
+    begin, end = _first_and_last(total)
     lost = np.append(np.diff(total[begin]), 0.0) < 0
     return np.stack([t_ns[begin], t_ns[end]], axis=1)[lost & (end > begin)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Runs:
+    """Runs of equal values, one after the other.
+
+    Attributes:
+        t_ns: Times of the reads, shape (n,).
+        total: What they found, shape (n,).
+        begin: First read of each run, by position, shape (r,).
+        end: Its last read.
+        gained: In the step behind each, 0 for a step back and behind the last, shape (r,).
+    """
+
+    t_ns: IntArray
+    total: FloatArray
+    begin: IntArray
+    end: IntArray
+    gained: FloatArray
+
+    @cached_property
+    def stood(self) -> IntArray:
+        return self.t_ns[self.end] - self.t_ns[self.begin]
+
+    @cached_property
+    def least(self) -> float:
+        """The smallest step."""
+        return float(self.gained[self.gained > 0].min())
+
+    @cached_property
+    def long(self) -> BoolArray:
+        """Mask of those that last longer than any from one new value to the next should."""
+        between, read = _between_ns(self.t_ns, self.begin), float(np.median(np.diff(self.t_ns)))
+        usual = float(np.median(between))
+        seen = np.diff(self.t_ns)[self.begin[2:] - 1] <= 2 * read  # when it ended: in no hole
+        equal = np.count_nonzero(seen & (np.abs(between - usual) <= read))
+        regular = usual > 2 * read and equal >= max(EQUAL * np.count_nonzero(seen), LEAST_EQUAL)
+        mask: BoolArray = self.stood > (REGULAR if regular else LONGER) * usual
+        return mask
+
+    @property
+    def brief(self) -> BoolArray:
+        """Mask of those in which a tenth of the mean power would have shown, a few reads long and longer."""
+        usual = float(np.median(_between_ns(self.t_ns, self.begin)))
+        step_ns = self.least / float(self.gained.sum()) * float(self.t_ns[-1] - self.t_ns[0])
+        mask: BoolArray = self.stood > max(BRIEF * usual, LONGER * step_ns)
+        return mask
+
+    @cached_property
+    def low_load(self) -> BoolArray:
+        """Mask of those that have another, about as long, beside them, and a smallest step between."""
+        stood = self.stood
+        mask = np.zeros(len(stood), bool)
+        mask[:-1] |= self._small & (AS_LONG * stood[1:] >= stood[:-1])
+        mask[1:] |= self._small & (AS_LONG * stood[:-1] >= stood[1:])
+        return mask
+
+    @property
+    def in_a_row(self) -> BoolArray:
+        """Mask of those of `low_load` of which so many follow each other that it was a low load."""
+        low = self.low_load & self.long
+        linked = self._small & low[1:] & low[:-1]
+        row = np.append(0, np.cumsum(~linked))
+        mask: BoolArray = low & (np.bincount(row)[row] >= A_ROW)
+        return mask
+
+    @property
+    def _small(self) -> BoolArray:
+        """Mask of the steps between two runs that are as small as any, shape (r - 1,)."""
+        gained = self.gained[:-1]
+        return (gained > 0) & (gained <= HARDLY_MORE * self.least)
+
+    def lossy(self, which: BoolArray, power: Sequence[Curve]) -> IntArray:
+        """Begin and end in ns of those whose next step did not make up for them; none if they are short in all.
+
+        Args:
+            which: Mask of those to look at.
+            power: As `standstill`.
+        """
+        t_ns, begin = self.t_ns, self.begin
+        spans = np.stack([t_ns[begin], np.append(t_ns[begin[1:]], t_ns[-1])], axis=1)[which]
+        still = np.stack([t_ns[begin], t_ns[self.end]], axis=1)[which]
+        gained = self.gained[which]
+        watts = _around(spans, t_ns, self.total)
+        lost = watts * _lengths(spans) - gained
+        stuck = lost > LOST * watts * _lengths(still)
+        for curve in power:
+            (told, covered), (within, _) = (curve.difference(*each.T) for each in (spans, still))
+            known = covered >= COVERED
+            lost = told / np.where(known, covered, 1.0) - gained  # a hole like the rest
+            stuck &= ~known | ((lost > STEPS * self.least) & (lost > LOST * within))
+        still = still[stuck]
+        lasting = float(_lengths(still).sum())
+        return still if lasting >= TOLD * float(t_ns[-1] - t_ns[0]) else NONE
+
+
+def _runs(t_ns: IntArray, total: FloatArray) -> _Runs | None:
+    """Runs of equal values; None where they are too few to tell how long it usually stands still."""
+    begin, end = _first_and_last(total)
+    gained = np.append(np.diff(total[begin]), 0.0).clip(0.0)
+    if len(begin) < LEAST or not gained.any():
+        return None
+    return _Runs(t_ns=t_ns, total=total, begin=begin, end=end, gained=gained)
 
 
 def _stands(t_ns: IntArray, total: FloatArray) -> bool:
@@ -92,11 +198,11 @@ def _stands(t_ns: IntArray, total: FloatArray) -> bool:
         return False
     first = same[np.diff(same, prepend=-2) != 1]
     last = same[np.diff(same, append=len(total) + 1) != 1] + 1
-    apart = float(t_ns[-1] - t_ns[0]) / (len(t_ns) - 1)
+    apart = float(np.median(np.diff(t_ns)))  # a hole makes their mean large
     return float((t_ns[last] - t_ns[first]).max()) > LONGER * apart
 
 
-def _runs(total: FloatArray) -> tuple[IntArray, IntArray]:
+def _first_and_last(total: FloatArray) -> tuple[IntArray, IntArray]:
     """First and last read of each value, by position."""
     new = np.flatnonzero(np.diff(total)) + 1
     return np.append(0, new), np.append(new, len(total)) - 1
@@ -105,14 +211,6 @@ def _runs(total: FloatArray) -> tuple[IntArray, IntArray]:
 def _between_ns(t_ns: IntArray, begin: IntArray) -> IntArray:
     """Times from one new value to the next; how long the first was there before, nobody knows."""
     return np.diff(t_ns[begin[1:]])
-
-
-def _longest_ns(t_ns: IntArray, begin: IntArray) -> float:
-    """For how long at most it stands still between two new values."""
-    between, read = _between_ns(t_ns, begin), float(np.median(np.diff(t_ns)))
-    usual = float(np.median(between))
-    regular = usual > 2 * read and np.mean(np.abs(between - usual) <= read) >= EQUAL
-    return (REGULAR if regular else LONGER) * usual
 
 
 def _around(spans: IntArray, t_ns: IntArray, total: FloatArray) -> FloatArray:
@@ -128,12 +226,3 @@ def _around(spans: IntArray, t_ns: IntArray, total: FloatArray) -> FloatArray:
 
 def _lengths(spans: IntArray) -> IntArray:
     return spans[:, 1] - spans[:, 0]
-
-
-def _low_load(stood: IntArray, gained: FloatArray, least: float) -> BoolArray:
-    """Mask of stretches that have another, about as long, beside them, and a smallest step between."""
-    small = (gained[:-1] > 0) & (gained[:-1] <= HARDLY_MORE * least)
-    mask = np.zeros(len(stood), bool)
-    mask[:-1] |= small & (AS_LONG * stood[1:] >= stood[:-1])
-    mask[1:] |= small & (AS_LONG * stood[:-1] >= stood[1:])
-    return mask

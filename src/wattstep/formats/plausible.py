@@ -109,7 +109,8 @@ def _counter(channel: Channel, values: np.ndarray) -> tuple[Channel, np.ndarray,
     if reason := _no_counter(channel, values):
         return replace(channel, kind="gauge", role="unknown"), values, [reason]
     held = _held(values) if channel.unit == "J" else values
-    dips = held > values
+    with np.errstate(invalid="ignore"):
+        dips = held > values
     if not dips.any():
         return channel, values, []
     deepest = float((held - values)[dips].max())

@@ -63,9 +63,9 @@ def wrapping(width: float, first: float = 0.0, watts: float = 5.0) -> list[float
     return [(first + watts * n) % width for n in ROWS]
 
 
-def reset(at: int, before: float = 0.0) -> list[float]:
+def reset(at: int) -> list[float]:
     """Begins again from 0 half a second before a row."""
-    return [before + 5.0 * n if n < at else 5.0 * (n - at) + 2.5 for n in ROWS]
+    return [5.0 * n if n < at else 5.0 * (n - at) + 2.5 for n in ROWS]
 
 
 def stuck(spans: Spans, steps: Sequence[float] = (5.0,), before: float = 0.0) -> list[float]:

@@ -122,7 +122,8 @@ def _counter(channel: Channel, values: np.ndarray) -> tuple[Channel, np.ndarray,
 def _held(values: np.ndarray) -> np.ndarray:
     """The values, of reads of a counter that fell back for a few the highest before: that is noise, and no reset."""
     places = np.flatnonzero(np.isfinite(values))
-    known, held = values[places], values.copy()
+    known = values[places]
+    held: np.ndarray = values.copy()
     ahead = np.full(len(known), -np.inf)
     for by in range(1, FEW + 1):
         ahead[:-by] = np.maximum(ahead[:-by], known[by:])

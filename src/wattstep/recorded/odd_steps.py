@@ -30,9 +30,8 @@ MORE_IN_HOLES: Final = (
     "{} grew by {} J in {} without a read, more than {:g} times as fast as ever elsewhere: more was drawn, it leapt, or "
     "the clock was set back"
 )
-OR_BEGUN: Final = (
-    ", or it began again from 0 there, and intervals hold the highest power that was seen"
-)
+OR_BEGUN: Final = ", or it began again from 0 there"
+HELD: Final = ", and intervals hold the highest power that was seen"
 LEAPT: Final = "{} grew {} times by more than {:g} times its power at any other time makes, {} J in all: it may not have counted that"
 
 
@@ -138,18 +137,17 @@ def _small(name: str, steps: _Steps, at: IntArray, shown: FloatArray) -> OddStep
     length, gained = steps.length_ns[at], steps.gained[at]
     less, more = (rate * length for rate in _beside(steps, at))
     fits = shown[at + 1] <= FITS * more + steps.usual_j
-    small = gained + steps.usual_j < np.where(fits, BEGUN_AGAIN, LESS) * less
+    share = (gained + steps.usual_j) / np.maximum(less, steps.usual_j)
+    small = share < np.where(fits, BEGUN_AGAIN, LESS)
     if (less - gained)[small].sum() <= TOLD * steps.counted:
         return None
     note = IN_HOLES.format(
         name, rounded(float(gained[small].sum())), spoken(float(length[small].sum()) * 1e-9),
         rounded(float(less[small].sum())),
     )  # fmt: skip
-    return OddSteps(
-        at=at[small],
-        off_j=np.where(fits, np.maximum(steps.highest * length - gained, 0.0), 0.0)[small],
-        note=note + OR_BEGUN * bool((fits & small).any()),
-    )
+    lost = np.maximum(steps.highest * length - gained, 0.0) * (fits & (share < LESS))
+    note += OR_BEGUN * bool(fits[small].any()) + HELD * bool(lost[small].any())
+    return OddSteps(at=at[small], off_j=lost[small], note=note)
 
 
 def _large(name: str, steps: _Steps, at: IntArray) -> OddSteps | None:

@@ -115,8 +115,11 @@ def _without_steps(series: Series) -> dict[str, Any]:
     if isinstance(energy, Missing) or span is None:
         return {**figures, "mean_power": missing("W", figures["recorded_energy"].reason)}
     power = power_over(energy, np.array([span], np.int64), RECORDING)
-    if not power.missing:
+    if power.value is not None:
+        (gain,), (seconds,) = energy.curve.gains(np.array([span], np.int64))
+        step_w = _step_at_ends(energy, float(gain)) / float(seconds)
         power = replace(power, reason=joined(energy.note, power.reason))
+        power = _no_narrower(power, step_w)
     return {**figures, "mean_power": power}
 
 
@@ -172,6 +175,17 @@ def _step_at_ends(energy: EnergySource, gain: float) -> float:
     step = max(float(np.median(moved)), float(moved[0]), float(moved[-1]))
     seldom = len(moved) < SELDOM_NEW * len(steps) and step > SMALL_STEP * abs(gain)
     return step if few or seldom else 0.0
+
+
+def _no_narrower(figure: Figure, off: float) -> Figure:
+    """The figure, its interval at least so far on either side of its value; 0: as it is."""
+    if not off or figure.value is None:
+        return figure
+    low = figure.value if figure.low is None else figure.low
+    high = figure.value if figure.high is None else figure.high
+    return replace(
+        figure, low=min(low, max(figure.value - off, 0.0)), high=max(high, figure.value + off)
+    )
 
 
 def _unsampled(energy: EnergySource, seconds: float) -> tuple[float, float]:

@@ -104,7 +104,7 @@ FAULTS: Mapping[str, Log] = {
         counter=reset(102), holes=[(100, 400)], power=True, says=("300 s", "again")
     ),
     "reset early in a hole": Log(
-        counter=reset(12), holes=[(10, 590)], says=("580 s", "2,900 J", "again")
+        counter=reset(12), holes=[(10, 590)], says=("580 s", "2,900 J", "again"), holds=(False, False)
     ),
     "reset in a hole, lower behind it": Log(
         counter=reset(402), holes=[(400, 500)], says=("went back", "100 s")
@@ -256,3 +256,13 @@ def test_a_few_stretches_of_low_load(tmp_path: Path) -> None:
     assert energy.value == pytest.approx(4000 + 40 + 20 * 310)
     assert (energy.low, energy.high) == (None, None)
     assert saying(run.document()["status_notes"], "stood still", "78 s", "hardly anything")
+
+
+@pytest.mark.parametrize("every", [20, 32])
+def test_mean_power_of_a_slow_counter(tmp_path: Path, every: int) -> None:
+    """Behind by up to a step at the end: 576 s of 600 s, and 600 s of them."""
+    counter = [COUNTED[n // every * every] for n in ROWS]
+    power = Log(counter=counter).read(tmp_path).metrics["mean_power"]
+    assert power.value == pytest.approx(counter[-1] / 600)
+    assert power.low == pytest.approx((counter[-1] - 5 * every) / 600)
+    assert power.high == pytest.approx((counter[-1] + 5 * every) / 600)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,11 +25,8 @@ from wattstep.train.settings import TrainingSettings
 from wattstep.workloads.torch.workload import TorchWorkload
 
 
-def test_what_a_plans_operations_allocate_is_not_known() -> None:
-    # Workers take memory in threads of their own, where it cannot be seen: not 0 B.
-    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2)
-    trainer = ScheduledTrainer(workload, preparation, threads=1)
-    trained(trainer, 3)
+def _traced(trainer: ScheduledTrainer) -> list[Any]:
+    """Operations of the next step."""
     codes: dict[tuple[str, str], int] = {}
     tracer = ScheduledTracer(
         lambda *text: codes.setdefault(text, len(codes)), lambda: trainer.executors, []
@@ -36,7 +34,15 @@ def test_what_a_plans_operations_allocate_is_not_known() -> None:
     tracer.open()
     trainer.step()
     tracer.close()
-    assert {row.allocated for row in tracer.operations()} == {UNTOLD}
+    return list(tracer.operations())
+
+
+def test_what_a_plans_operations_allocate_is_not_known() -> None:
+    # Workers take memory in threads of their own, where it cannot be seen: not 0 B.
+    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=2)
+    trainer = ScheduledTrainer(workload, preparation, threads=1)
+    trained(trainer, 3)
+    assert {row.allocated for row in _traced(trainer)} == {UNTOLD}
 
 
 def test_a_task_begins_when_all_that_it_waits_for_has_ended() -> None:
@@ -61,14 +67,7 @@ def test_waits_of_workers_are_told_apart_from_operations() -> None:
         Made(Words, [torch.tensor([1, 2, 3])] * 5), Preparation(batch_size=3), plan=shuffled
     )
     trained(trainer, 3)
-    codes: dict[tuple[str, str], int] = {}
-    tracer = ScheduledTracer(
-        lambda *text: codes.setdefault(text, len(codes)), lambda: trainer.executors, []
-    )
-    tracer.open()
-    trainer.step()
-    tracer.close()
-    rows = tracer.operations()
+    rows = _traced(trainer)
     waits = [row for row in rows if row.name == WORKER_WAIT]
     (executor,) = trainer.executors
     assert len(rows) - len(waits) == len(executor.captured.graph.tasks)

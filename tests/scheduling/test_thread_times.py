@@ -109,6 +109,20 @@ def test_a_device_that_slows_down_is_noticed_and_learned_again() -> None:
     assert times.seconds(task("b", kind="elementwise"), 1).value == pytest.approx(0.3, rel=0.02)
 
 
+def test_the_factors_of_states_that_come_and_go_do_not_multiply() -> None:
+    times = model()
+    untouched = times.seconds(task("b", kind="elementwise"), 1).value
+    for _ in range(5):  # other programs hold it up, and are gone when it is measured again
+        for _ in range(5):
+            times.add("convolution", "a", 2, 22.0)
+        assert times.relearn() == pytest.approx(20, rel=0.01)
+        for _ in range(5):
+            times.add("convolution", "a", 2, 1.1)
+    assert times.seconds(task("b", kind="elementwise"), 1).value == pytest.approx(
+        20 * untouched, rel=0.01
+    )
+
+
 def test_noise_alone_is_no_disturbance() -> None:
     dice = np.random.default_rng(11)
     times = TaskTimes("here", (1,))

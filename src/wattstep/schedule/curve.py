@@ -67,10 +67,15 @@ class Curve:
         self._fit = None
 
     def scale(self, factor: float) -> None:
-        """What was measured belongs to another state of the device, in which it took so many times as long."""
+        """What was measured belongs to another state of the device, in which it took so many times as long.
+
+        Points that are stale already stay as they are. Nobody saw them come back from the state before, so that
+        the factors of states that came and went would multiply in them without end.
+        """
         for point in self.points.values():
-            point.seconds = [one * factor for one in point.seconds]
-            point.is_stale = True
+            if not point.is_stale:
+                point.seconds = [one * factor for one in point.seconds]
+                point.is_stale = True
         self._fit = None
 
     def noise(self) -> float:

@@ -18,7 +18,7 @@ from wattstep.schedule.times import ALONE, Factor, Running, Seconds, Times
 from wattstep.schema.checks import at_least, listed, parse_json, record, string, whole, yes_no
 from wattstep.store.folder import read_plain, replacing
 
-FORMAT: Final = 3  # 3: neighbours without what lost its core, workers that keep their cores
+FORMAT: Final = 4  # 4: factors of states that came and went do not multiply
 MOST_THREADS: Final = 4096
 BELONGS: Final = 3  # deviations of a curve's own that say more of it than those of all
 MOST_FACTOR: Final = (

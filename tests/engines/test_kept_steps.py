@@ -96,7 +96,7 @@ def test_what_depends_on_more_than_wattstep_s_code_is_not_kept(ask: Any, tmp_pat
 @pytest.mark.parametrize("damage", ["{}", '{"small": 3, "large": {}}', '{"small": {}}', "[1]", "7"])
 def test_a_damaged_one_is_captured_anew(ask: Any, folder: Path, damage: str) -> None:
     ask()
-    (path,) = folder.glob("step-*.json")
+    (path,) = folder.glob("steps/*.json")
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "value": json.loads(damage)}))
     again, captured = ask()
@@ -107,4 +107,4 @@ def test_a_damaged_one_is_captured_anew(ask: Any, folder: Path, damage: str) -> 
 def test_the_oldest_give_way(ask: Any, folder: Path) -> None:
     for size in range(MOST_KEPT + 3):
         ask(batch_size=65 + size)
-    assert len(list(folder.glob("step-*.json"))) == MOST_KEPT
+    assert len(list(folder.glob("steps/*.json"))) == MOST_KEPT

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from wattstep.store.cache import cache_folder, cached, hash_files
+from wattstep.store import cache
+from wattstep.store.cache import cache_folder, cached, cached_of_run, forget_oldest, hash_files
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,33 @@ def test_a_damaged_cache_counts_as_none(folder: Path, content: str) -> None:
 def test_a_cache_that_cannot_be_written_is_done_without(folder: Path) -> None:
     (folder / "wattstep").write_text("a file where the folder should be")
     assert cached("n", "a", lambda: 5) == 5
+
+
+def test_what_is_kept_of_runs_stays_small(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MOST_BYTES_OF_RUNS", 50_000)
+    for number in range(200):  # some 1 kB each
+        run = tmp_path / f"run-{number}"
+        run.mkdir()
+        assert cached_of_run("figures", run, lambda: "x" * 1000) == "x" * 1000
+    kept = list((folder / "wattstep" / "runs").iterdir())
+    assert 40 < len(kept) < 120  # 50 at a look, and what came since
+    assert cached_of_run("figures", run, lambda: 1) == "x" * 1000
+
+
+def test_the_oldest_files_are_forgotten_first(folder: Path) -> None:
+    for age, name in enumerate(["newest", "second", "third", "oldest"]):
+        path = folder / name
+        path.write_bytes(bytes(100))
+        os.utime(path, (1e9 - age, 1e9 - age))
+    forget_oldest(folder, most_bytes=350)
+    assert {path.name for path in folder.iterdir()} == {"newest", "second", "third"}
+    forget_oldest(folder, most_files=2)
+    assert {path.name for path in folder.iterdir()} == {"newest", "second"}
+    forget_oldest(folder, most_bytes=10)
+    assert [path.name for path in folder.iterdir()] == ["newest"]
+    forget_oldest(folder / "absent", most_files=1)
 
 
 def test_a_relative_cache_folder_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

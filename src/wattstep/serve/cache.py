@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from wattstep.schema.version import VERSION
 from wattstep.serve.store_view import Entry
-from wattstep.store.cache import cache_folder
+from wattstep.store.cache import cache_folder, forget_oldest
 from wattstep.store.folder import replacing
 
 MOST_BYTES: Final = 256 * 10**6
@@ -82,19 +82,7 @@ class Cache:
 
     def shrink(self) -> None:
         """Removes what was not used for longest, until it is small enough."""
-        files = []
-        with os.scandir(self.folder) as inside:
-            for entry in inside:
-                with contextlib.suppress(OSError):
-                    status = entry.stat(follow_symlinks=False)
-                    files.append((status.st_mtime_ns, status.st_size, entry.path))
-        files.sort(reverse=True)
-        total = 0
-        for number, (_, size, path) in enumerate(files):
-            total += size
-            # The newest stays, however large: somebody is about to look at it.
-            if number and (total > self._most_bytes or number >= MOST_FILES):
-                Path(path).unlink(missing_ok=True)
+        forget_oldest(self.folder, most_bytes=self._most_bytes, most_files=MOST_FILES)
 
     def close(self) -> None:
         """Removes a temporary folder."""

@@ -5,17 +5,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wattstep import errors
 from wattstep.schema.version import VERSION
 from wattstep.store.folder import read_plain, replacing
 
-FOLDER = "wattstep"
+FOLDER: Final = "wattstep"
+RUNS: Final = "runs"
+MOST_BYTES_OF_RUNS: Final = 500 * 10**6  # ten thousand runs with all their figures
+_LOOKS: Final = 64  # results between two looks at how much they take together
+
+_computed = count()
 
 
 def cache_folder() -> Path:
@@ -42,7 +49,7 @@ def cached(name: str, key: str, compute: Callable[[], Any]) -> Any:
     A cache that cannot be read counts as none; one that cannot be written is done without.
 
     Args:
-        name: Of the file; one key is kept for each name.
+        name: Of the file, with its folder in the cache where it has one; one key is kept for each name.
         key: What the value depends on.
     """
     path = cache_folder() / f"{name}.json"
@@ -67,7 +74,40 @@ def cached_of_run(what: str, run: Path, compute: Callable[[], Any]) -> Any:
         compute: What is kept until a file of the run changes, or wattstep's own code does.
     """
     name = hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:20]
-    return cached(f"{what}-{name}", _key(run), compute)
+
+    def counted() -> Any:
+        if next(_computed) % _LOOKS == 0:
+            forget_oldest(cache_folder() / RUNS, most_bytes=MOST_BYTES_OF_RUNS)
+        return compute()
+
+    return cached(f"{RUNS}/{what}-{name}", _key(run), counted)
+
+
+def forget_oldest(
+    folder: Path, *, most_bytes: float = math.inf, most_files: float = math.inf
+) -> None:
+    """Removes the files of a folder that were written or touched longest ago, until it is small enough.
+
+    The newest stays, however large: somebody is about to look at it.
+
+    Args:
+        folder: Of files; one that is not there is small enough.
+        most_bytes: Of all files together.
+        most_files: Number of files.
+    """
+    files: list[tuple[int, int, str]] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as inside:
+        for entry in inside:
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                files.append((status.st_mtime_ns, status.st_size, entry.path))
+    files.sort(reverse=True)
+    total = 0
+    for number, (_, size, path) in enumerate(files):
+        total += size
+        if number and (total > most_bytes or number >= most_files):
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
 
 
 def _key(run: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from wattstep.errors import InvalidValueError
 from wattstep.schema.step_graph import StepFamily
 from wattstep.schema.workload import Preparation, Specification
-from wattstep.store.cache import cache_folder, cached, hash_files
+from wattstep.store.cache import cache_folder, cached, forget_oldest, hash_files
 
 # Batch sizes between which a third capture is: far from the first two; what an LSTM keeps is asked of a
 # real one, which takes real memory.
@@ -27,7 +27,7 @@ MOST_THIRD: Final = 1024
 # Beside torch's own, what workloads load and what shows in the memory of their process.
 LIBRARIES: Final = ("PIL", "transformers", "bitsandbytes")
 MOST_KEPT: Final = 100  # steps, of some 100 kB each
-_PREFIX: Final = "step-"
+_STEPS: Final = "steps"
 _ROOT: Final = Path(__file__).parents[2]
 _ROOMS: Final = ("workloads", "engines", "schema")  # whose code decides on a captured step
 _PACKAGES: Final = (
@@ -72,9 +72,9 @@ def kept_family(
         captured.append(capture())
         return captured[0].to_dict() if captured[0].capture is None else None
 
-    document = cached(f"{_PREFIX}{workload.facts.name}-{variant}", _code(), compute)
+    document = cached(f"{_STEPS}/{workload.facts.name}-{variant}", _code(), compute)
     if captured:
-        _forget_oldest()
+        forget_oldest(cache_folder() / _STEPS, most_files=MOST_KEPT)
         return captured[0]
     if document is not None:
         with contextlib.suppress(
@@ -130,12 +130,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def _forget_oldest() -> None:
-    with contextlib.suppress(OSError):
-        kept = sorted(
-            cache_folder().glob(f"{_PREFIX}*.json"), key=lambda path: path.stat().st_mtime
-        )
-        for path in kept[:-MOST_KEPT]:
-            path.unlink()

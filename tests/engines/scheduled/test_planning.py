@@ -13,6 +13,7 @@ from tests.engines.scheduled.made import Made, Views, Words, assert_same, traine
 from tests.wording import assert_says
 
 from wattstep import load
+from wattstep.engines.torch.scheduled import learning
 from wattstep.engines.torch.scheduled import trainer as scheduled_trainer
 from wattstep.engines.torch.scheduled.kept_times import FOLDER
 from wattstep.engines.torch.scheduled.learning import learn
@@ -39,6 +40,23 @@ def test_every_task_was_measured_on_one_thread() -> None:
     assert learned.factor is None
     assert learned.outside_s > 0
     assert all(model.seconds(task, 1).value > 0 for task in captured.graph.tasks)
+
+
+def test_updates_that_last_long_are_measured_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [torch.tensor([1, 2, 3])] * 3
+    trainer = ScheduledTrainer(Made(Words, batches), Preparation(batch_size=3))
+    trained(trainer, 3)
+    captured, optimizer = trainer.executors[0].captured, trainer.updates[0].optimizer
+
+    def steps() -> int:
+        model = TaskTimes("here", (2,))
+        learned = learn(captured, [batches[0]], equal_cores(2), optimizer, model)
+        assert all(model.seconds(task, 2).value > 0 for task in captured.graph.tasks)
+        return learned.steps
+
+    short = steps()
+    monkeypatch.setattr(learning, "LONG_S", 0.0)
+    assert 8 <= steps() <= short / 2
 
 
 def by_policy(policy: str = "per-kind", steps: int = 4, **how: Any) -> ScheduledTrainer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -86,6 +87,16 @@ def test_one_screen_has_verdict_front_refusals_and_what_was_not_turned(tmp_path:
     assert words.count("beaten by none") == 1  # the default is slower, and has the same memory
 
 
+def test_losses_that_were_not_compared_are_told_by_name(tmp_path: Path) -> None:
+    made = report(tmp_path, 0.8)
+    (_, named) = made.tuned.measured
+    free = replace(made, tuned=replace(made.tuned, compared=0, uncompared=(named.candidate,)))
+    assert_says(screen(free), "not compared", "others: channels last")
+    assert "rounding does" in screen(made)
+    assert "rounding does" not in screen(free)
+    assert free.to_dict()["losses_not_compared"] == ["channels last"]
+
+
 def test_where_nothing_is_better_it_says_to_keep_the_default(tmp_path: Path) -> None:
     made = report(tmp_path, 1.1)
     assert made.tuned.chosen is None
@@ -100,6 +111,13 @@ def test_the_command_keeps_what_the_tune_was_asked_for(tmp_path: Path) -> None:
     )
     assert words(own, plan) == ["run", "--plan", str(plan), "--data", str(tmp_path)]
     assert own_of(own.settings).items() >= {"seed": 3, "classes": 7, "image_size": 40}.items()
+    turned = {
+        "channels_last": True,
+        "optimizer_kernel": "fused",
+        "interop_threads": 1,
+        "policy": "default",
+    }
+    assert own_of(settings_of("lenet", **turned)).items() >= turned.items()
     of_script = settings_of(
         str(script), ("--lr", "1 2"), step_marker="backward", power_model="vcpu"
     )

@@ -12,7 +12,8 @@ from tests.refusals import refused
 from tests.wording import assert_says
 
 from wattstep.cli.run import follow_plan
-from wattstep.plan.file import read_plan, write_plan
+from wattstep.plan.file import PLANNED, read_plan, write_plan
+from wattstep.plan.space import DIMENSIONS
 from wattstep.run.report import compare_planned
 from wattstep.schema.figure import Figure, Status
 from wattstep.schema.figures import Metrics
@@ -77,6 +78,12 @@ def _changed(path: Path, *keys: str, to: Any) -> None:
         (("settings",), [], "damaged-plan", "settings are no"),
         (("settings", "batch_size"), None, "damaged-plan", "settings.batch_size"),
         (("settings", "out"), "elsewhere", "damaged-plan", "settings have out"),
+        (("settings", "mode"), "15W", "damaged-plan", "settings have mode"),
+        (("settings", "loader_workers"), 2, "damaged-plan", "settings have loader_workers"),
+        (("settings", "accumulate"), "two", "damaged-plan", "settings.accumulate is 'two'"),
+        (("settings", "threads"), True, "damaged-plan", "settings.threads is True"),
+        (("settings", "channels_last"), 1, "damaged-plan", "settings.channels_last is 1"),
+        (("settings", "precision"), 16, "damaged-plan", "settings.precision is 16"),
         (("predicted", "step_time"), None, "damaged-plan", "step_time"),
         (("predicted", "step_time", "low"), "soon", "damaged-plan", "step_time has no numbers"),
         (("predicted", "step_time", "status"), "sworn", "damaged-plan", "sworn"),
@@ -91,6 +98,10 @@ def test_a_file_that_is_no_plan_of_this_wattstep_is_refused(
     _changed(written, *keys, to=to)
     with refused(id, written.name, naming):
         read_plan(written)
+
+
+def test_dimensions_of_a_search_can_stand_in_a_plan() -> None:
+    assert {each.name for each in DIMENSIONS} - {"mode"} <= set(PLANNED)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b"3"])

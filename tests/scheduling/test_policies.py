@@ -39,7 +39,7 @@ def graphs(draw: st.DrawFn) -> TaskGraph:
         )
         for _ in range(draw(st.integers(0, 9)))
     ]
-    return TaskGraph.of(tasks, [10**5] * 5)
+    return TaskGraph.of(tasks, [10**7] * 5)
 
 
 @settings(max_examples=30, deadline=None)

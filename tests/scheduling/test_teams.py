@@ -11,6 +11,7 @@ from tests.scheduling.made import Table, graph, machine
 from tests.scheduling.test_policies import graphs
 
 from wattstep.schedule import policies
+from wattstep.schedule.memory import most_bytes
 from wattstep.schedule.placing import Costs
 from wattstep.schedule.simulate import simulate
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
@@ -29,8 +30,10 @@ def test_sizes_of_teams() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(graphs(), st.integers(1, 9))
-def test_workers_of_every_policy_keep_their_cores(step: TaskGraph, cores: int) -> None:
-    where = replace(machine(cores), keeps_teams=True)
+def test_workers_of_every_policy_keep_their_cores_and_the_bound_of_memory(
+    step: TaskGraph, cores: int
+) -> None:
+    where = replace(machine(cores), keeps_teams=True, most_memory=1.1)
     times = MachineTimes(where)
     spans = {}
     for name in policies.POLICIES:
@@ -41,7 +44,9 @@ def test_workers_of_every_policy_keep_their_cores(step: TaskGraph, cores: int) -
             for one in plan.placed:
                 own[one.worker].add(one.cores)
             assert all(len(each) == 1 for each in own.values())
-        spans[name] = simulate(step, plan, times, where).makespan_s
+        timeline = simulate(step, plan, times, where)
+        assert timeline.peak_bytes <= most_bytes(step, 1.1)
+        spans[name] = timeline.makespan_s
     for name in ("co-run", "fill", "critical-path", "heterogeneous"):
         assert spans[name] <= spans["per-kind"] * (1 + 1e-9)
 

@@ -22,6 +22,7 @@ from wattstep.train.settings import TrainingSettings
 from wattstep.tune.losses import LossCheck
 from wattstep.tune.processes import ScriptBench, WorkloadBench
 from wattstep.tune.script_turn import NO_TRAINING
+from wattstep.tune.snippet import snippet_of
 from wattstep.tune.space import DEFAULT, KNOBS, Candidate, Place, searched
 from wattstep.tune.turns import CURVE_STEPS, Ask, Turn
 
@@ -99,6 +100,29 @@ def test_what_changes_no_arithmetic_learns_the_same_and_what_cannot_be_is_refuse
     with WorkloadBench(settings) as bench:
         turn = bench.measure(ask(with_values(optimizer_kernel="fused"), begin=True))
         assert_says(turn.refused, "--optimizer-kernel fused", "RMSprop")
+
+
+def test_a_default_of_another_allocator_has_it_in_its_process() -> None:
+    settings = TrainingSettings(workload="lenet", allocator="keep", trace="none", threads=1)
+    with WorkloadBench(settings) as bench:
+        assert not bench.measure(ask(DEFAULT, 1, begin=True)).refused
+        (opened,) = bench._open.values()
+        environment = Path(f"/proc/{opened.process.process.pid}/environ").read_bytes()
+    assert b"MALLOC_MMAP_MAX_=0" in environment
+
+
+def test_a_snippet_puts_its_settings_into_a_script() -> None:
+    import torch
+
+    model, threads = torch.nn.Conv2d(3, 4, 3), torch.get_num_threads()
+    scope = {"model": model}
+    try:
+        exec(snippet_of({"threads": 1, "channels_last": True, "precision": "bf16"}), scope)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    assert scope["model"].weight.dtype == torch.bfloat16
+    assert scope["model"].weight.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +320,11 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     done = wattstep("profile", "--plan", "s.json", "-q", str(script), "2", at=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads 1 fused True" in done.stdout
+    own = tmp_path / "own.py"  # which says itself
+    own.write_text(SCRIPT.replace("lr=0.1", "lr=0.1, fused=False"))
+    done = wattstep("profile", "--plan", "s.json", "-q", str(own), "2", at=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "threads 1 fused False" in done.stdout
     plan["settings"] = {"policy": "default"}
     (tmp_path / "p.json").write_text(json.dumps(plan))
     done = wattstep("profile", "--plan", "p.json", "-q", str(script), "2", at=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import pytest
@@ -164,6 +165,35 @@ def test_what_learns_something_else_is_refused_by_name_unless_losses_are_allowed
     assert not allowed.refused
     assert allowed.chosen is not None
     assert "channels last" in allowed.chosen.candidate.text
+
+
+@pytest.mark.parametrize(
+    ("knob", "allow"), [("channels_last", "losses"), ("precision", "precision")]
+)
+def test_losses_that_are_no_numbers_are_refused_whatever_is_allowed(knob: str, allow: str) -> None:
+    values = {**VALUES, "precision": ("bf16",)}
+    factors = {**FACTORS, ("precision", "bf16"): 0.5}
+    tuned = Search(values, MadeBench(factors, curves={knob: math.nan}), allow={allow}).run()
+    (candidate,) = tuned.refused
+    assert [name for name, _ in candidate.changes] == [knob]
+    assert_says(tuned.refused[candidate], "step 1", "nan")
+    assert tuned.chosen is not None
+    assert knob not in dict(tuned.chosen.candidate.changes)
+
+
+def test_losses_that_may_differ_are_not_among_those_compared() -> None:
+    factors: dict[tuple[str, Value], float] = {
+        ("precision", "bf16"): 0.5,
+        ("allocator", "keep"): 0.8,
+    }
+    values: dict[str, tuple[Value, ...]] = {"precision": ("bf16",), "allocator": ("keep",)}
+    tuned = Search(values, MadeBench(factors, curves={"precision": 0.1}), allow={"precision"}).run()
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == {"precision": "bf16", "allocator": "keep"}
+    assert tuned.compared == 0  # both finalists are of bf16
+    assert set(tuned.uncompared) == {each.candidate for each in tuned.measured[1:]}
+    plain = Search({"allocator": ("keep",)}, MadeBench(factors), allow={"precision"}).run()
+    assert (plain.compared, plain.uncompared) == (BEGIN_STEPS, ())
 
 
 def test_differences_that_rounding_explains_are_none() -> None:

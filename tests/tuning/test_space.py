@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from wattstep.train.allocators import ALLOCATORS, find_allocator
 from wattstep.train.governor.governor import NOT_THE_CLOCK
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
+from wattstep.tune.folder import TuneFolder
 from wattstep.tune.snippet import snippet_of
 from wattstep.tune.space import DEFAULT, KNOBS, Place, parse_allowed, parse_turned, searched
 from wattstep.tune.tuning import Question, check_given, clocks_of, goal_of, settings_of
+from wattstep.tune.tuning import _place as place_of
 
 OPTIONS = ("channels_last", "compiled", "optimizer_kernel", "policy", "interop_threads")
 
@@ -63,6 +66,13 @@ def test_what_the_user_names_stands_in_place_of_what_is_found() -> None:
     values, _ = searched(place(clusters=("4-5", "0-3")))
     assert values["cores"] == ("4-5", "0-3")
     assert "cores" in searched(place())[1]
+
+
+def test_a_set_of_cores_has_no_more_threads_than_cores() -> None:
+    few = DEFAULT.with_value("cores", "0+2")
+    assert few.makes_sense
+    assert few.with_value("threads", 2).makes_sense
+    assert not few.with_value("threads", 4).makes_sense
 
 
 def test_loaders_are_a_scripts() -> None:
@@ -180,6 +190,18 @@ def test_a_knob_turned_back_is_as_it_was() -> None:
     candidate = DEFAULT.with_value("allocator", "keep").with_value("threads", 1)
     assert candidate.with_value("threads", None) == DEFAULT.with_value("allocator", "keep")
     assert DEFAULT.with_value("threads", None) == DEFAULT
+
+
+def test_cores_of_others_are_looked_at_once_and_warned_of(tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    question = Question(settings=TrainingSettings(workload="lenet", threads=2, trace="none"))
+    for seen in (float(cores), 0.0):  # what goes on counts the machine as it was when it began
+        with TuneFolder(tmp_path, question.document(), "cpu", print) as folder:
+            folder.remember("others", lambda seen=seen: seen)  # type: ignore[misc]
+            found, warning = place_of(question, folder)
+        assert found.others == cores
+        assert_says(warning, f"{cores}.0 of {cores}", "2 threads", "fewer are tried: 1")
+        assert searched(found)[0]["threads"][0] == 1
 
 
 def test_clocks_are_left_to_the_governor_of_a_run_where_somebody_may_set_them() -> None:

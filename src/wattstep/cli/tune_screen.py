@@ -82,9 +82,13 @@ def _ratio(ratio: Figure) -> str:
 
 def _lines(report: TuneReport) -> Iterator[str]:
     tuned = report.tuned
+    if tuned.uncompared:
+        free = "; ".join(each.text for each in tuned.uncompared)
+        yield f"losses not compared with the default's, as --allow permits others: {free}"
     if tuned.compared:
+        those = "the others" if tuned.uncompared else "what is"
         yield (
-            f"losses of the first {tuned.compared} steps of what is measured above are the default's, within what "
+            f"losses of the first {tuned.compared} steps of {those} measured above are the default's, within what "
             "rounding does"
         )
     for each in tuned.measured:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from wattstep.errors import InvalidValueError, RecordingError
@@ -23,10 +24,22 @@ from wattstep.store.folder import replacing
 
 SCHEMA: Final = 1
 KEY: Final = "wattstep_plan"  # of the schema: it tells a plan from other JSON
-# Settings that `wattstep tune` turns beside those that a plan searches.
-TUNED: Final = (
-    "channels_last", "optimizer_kernel", "allocator", "compiled", "policy", "interop_threads", "cores", "loader_workers",
+# Settings that `wattstep tune` turns beside those that a plan searches, and of which type each is.
+TUNED: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "channels_last": bool, "optimizer_kernel": str, "allocator": str, "compiled": bool, "policy": str,
+        "interop_threads": int, "cores": str, "loader_workers": int,
+    }
 )  # fmt: skip
+OF_SCRIPTS: Final = frozenset({"loader_workers"})
+PLANNED: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "batch_size": int, "accumulate": int, "processor": str, "classes": int, "image_size": int,
+        "checkpointing": bool, "offload": bool, "train_last": int, "lora": int, "optimizer": str, "precision": str,
+        "threads": int,
+    }
+)  # fmt: skip
+_OF_TUNE: Final[Mapping[str, type]] = MappingProxyType({"engine": str, "seed": int})
 MOST_BYTES: Final = 1 << 20
 
 
@@ -209,13 +222,11 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
     script = str(document["script"]) if tuned and "script" in document else ""
     if not script and "batch_size" not in settings:
         raise KeyError("settings.batch_size")
-    known = {"batch_size", "accumulate", "processor", "classes", "image_size"}
-    known |= {each.name for each in DIMENSIONS} | set(TUNED)
-    known |= {"engine", "seed"} if tuned else set()
-    if unknown := sorted(set(settings) - known):
+    types = {**PLANNED, **TUNED, **(_OF_TUNE if tuned else {})}
+    if unknown := sorted(set(settings) - (set(types) - (set() if script else OF_SCRIPTS))):
         raise ValueError(f"settings have {', '.join(unknown)}")
     for name, value in settings.items():
-        if not isinstance(value, (int, str, bool)):
+        if type(value) is not types[name]:  # True is no number
             raise ValueError(f"settings.{name} is {value!r}")
     if tuned:
         workload = "" if script else str(document["workload"])

@@ -67,6 +67,8 @@ class Machine:
         idle_w: Power in W while nothing runs.
         keeps_teams: Threads among which an operation is divided stay with the worker that began it, and keep their
             cores busy for some time after it, as OpenMP's do: workers that run side by side must keep their cores.
+        most_memory: Times as much memory of what a step makes as in the framework's own order that a plan may
+            hold at one time; None: any.
         assumptions: Values that nobody gave, in words.
 
     Raises:
@@ -79,6 +81,7 @@ class Machine:
     bandwidth: float
     idle_w: float = 0.0
     keeps_teams: bool = False
+    most_memory: float | None = None
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

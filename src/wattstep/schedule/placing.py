@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import numpy as np
 
 from wattstep.schedule.machine import Machine
+from wattstep.schedule.memory import most_bytes
 from wattstep.schedule.simulate import alone_s, simulate
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import Running, Times
@@ -123,16 +125,21 @@ def best_of(
     times: Times,
     machine: Machine,
 ) -> Schedule:
-    """The plan that is the fastest in the simulation, the first of equals; of a machine that keeps teams those in which workers do.
+    """The plan that is the fastest in the simulation, the first of equals.
+
+    Of a machine that keeps teams one in which workers do; of one that bounds memory one that keeps within it.
 
     Args:
-        plans: At least one, of one worker.
+        plans: The first is one that may be, as that of one worker in the framework's order is.
         graph: Of the step.
         times: The performance model.
         machine: Where.
     """
     possible = [plan for plan in plans if plan.keeps_teams or not machine.keeps_teams]
-    return min(possible, key=lambda plan: simulate(graph, plan, times, machine).makespan_s)
+    timelines = [simulate(graph, plan, times, machine) for plan in possible]
+    most = inf if machine.most_memory is None else most_bytes(graph, machine.most_memory)
+    spans = [each.makespan_s if each.peak_bytes <= most else inf for each in timelines]
+    return possible[spans.index(min(spans))]
 
 
 @dataclass(kw_only=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from wattstep.schedule.copies import copies
 from wattstep.schedule.machine import Machine
+from wattstep.schedule.memory import peak_bytes
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import Running, Times
 from wattstep.schedule.validity import check
@@ -31,6 +32,7 @@ class Timeline:
         copy_s: Seconds of copies between memories, within the tasks that needed them.
         switch_s: Seconds of changes of thread counts, likewise.
         joules: Of the step, by the machine's powers.
+        peak_bytes: As of `memory.peak_bytes`.
     """
 
     begin_s: tuple[float, ...]
@@ -42,6 +44,7 @@ class Timeline:
     copy_s: float
     switch_s: float
     joules: float
+    peak_bytes: int
 
 
 def alone_s(graph: TaskGraph, one: Placed, times: Times, machine: Machine) -> float:
@@ -106,6 +109,7 @@ def simulate(graph: TaskGraph, schedule: Schedule, times: Times, machine: Machin
         copy_s=sum(copy_s),
         switch_s=sum(switch_s),
         joules=machine.idle_w * makespan + spent,
+        peak_bytes=peak_bytes(graph, begin, end),
     )
 
 

@@ -39,7 +39,7 @@ class Planned:
     slow_s: float
 
     def figures(self, default_s: float | None, bound_s: float) -> dict[str, Figure]:
-        """Time and energy of a step, idle share, time of the default's, and of the bound that no plan goes below.
+        """Time and energy of a step, idle share, memory, time of the default's, and of the bound that no plan goes below.
 
         Args:
             default_s: Makespan in s of the default policy; None: it was not planned.
@@ -51,6 +51,7 @@ class Planned:
             "idle_share": (timeline.idle_share, "ratio"),
             "copy_time": (timeline.copy_s, "s"),
             "switch_time": (timeline.switch_s, "s"),
+            "peak_made": (timeline.peak_bytes, "B"),
             "over_bound": (timeline.makespan_s / bound_s if bound_s else 1.0, "ratio"),
         }
         if default_s:

@@ -31,6 +31,7 @@ from wattstep.train.environment import (
     canary,
     surroundings,
 )
+from wattstep.train.environment.core_kinds import taken_for_equal
 from wattstep.train.environment.crowding import (
     as_note,
     cores_of_others,
@@ -152,9 +153,11 @@ def train(
 
 
 def _describe_schedule(recorder: Recorder, trainer: Trainer) -> None:
-    """Adds the plan of the operations, where there is one."""
+    """Adds the plan of the operations, where there is one, and that it takes unequal cores for equal."""
     if (facts := trainer.scheduling()) is not None:
         recorder.about(schedule=facts)
+        if (note := taken_for_equal(facts)) is not None:
+            recorder.note(note)
 
 
 def _worked_by(settings: TrainingSettings) -> str:

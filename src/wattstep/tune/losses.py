@@ -38,6 +38,13 @@ class LossCheck:
         """Number of steps that can be compared."""
         return sum(1 for index in losses if index in self._most)
 
+    def divergence(self, losses: Mapping[int, float]) -> str:
+        """The first step whose loss is no number although the default's is, in words; "": none is."""
+        for index in sorted(losses):
+            if math.isfinite(self._plain.get(index, math.nan)) and not math.isfinite(losses[index]):
+                return f"it diverges: the loss of step {index + 1} is {losses[index]}"
+        return ""
+
     def difference(self, losses: Mapping[int, float]) -> str:
         """The first step that differs by more than rounding explains, in words; "": none does."""
         for index in sorted(losses):

@@ -193,7 +193,8 @@ class WorkloadBench:
         """As `Bench.measure`."""
         changes = dict(ask.candidate.changes)
         # A plan is made for a number of threads, which a process changes for all else between turns.
-        own = {*OF_PROCESS, *(("threads",) if "policy" in changes else ())}
+        planned = changes.get("policy", self._settings.policy)
+        own = {*OF_PROCESS, *(("threads",) if planned else ())}
         seat = json.dumps(
             {name: value for name, value in changes.items() if name in own or name != "threads"},
             sort_keys=True,
@@ -241,7 +242,8 @@ class WorkloadBench:
             return self._open[key]
         while len(self._open) >= MOST_PROCESSES:
             self._close(next(iter(self._open)))
-        cores, allocator = changes.get("cores"), changes.get("allocator")
+        cores = changes.get("cores")
+        allocator = changes.get("allocator", self._settings.allocator)
         environment = {} if allocator is None else find_allocator(str(allocator))
         chosen = self._settings.cores if cores is None else str(cores)
         with ExitStack() as stack:

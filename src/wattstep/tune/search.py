@@ -202,12 +202,13 @@ class Search:
 
     def _judge(self, candidate: Candidate, turn: Turn) -> None:
         """Refuses a candidate that cannot be trained, or learns something else."""
-        reason = turn.refused
-        free = "losses" in self._allow or any(name in self._allow for name, _ in candidate.changes)
-        if not reason and not free:
-            reason = self._check.difference(turn.losses)
-        if reason:
+        check = self._check.divergence if self._may_differ(candidate) else self._check.difference
+        if reason := turn.refused or check(turn.losses):
             self._refused[candidate] = reason
+
+    def _may_differ(self, candidate: Candidate) -> bool:
+        """Whether the user allows that it learns something else."""
+        return "losses" in self._allow or any(name in self._allow for name, _ in candidate.changes)
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -476,7 +477,8 @@ class Search:
                 )  # fmt: skip
                 losses[candidate].update(turn.losses)
                 self._judge(candidate, Turn(losses=losses[candidate], refused=turn.refused))
-                compared = max(compared, self._check.compared(losses[candidate]))
+                if candidate != DEFAULT and not self._may_differ(candidate):
+                    compared = max(compared, self._check.compared(losses[candidate]))
                 if begin:
                     rounds[candidate].append(Round(begin=turn))
                 elif not turn.refused:
@@ -497,6 +499,7 @@ class Search:
             seen={each: math.exp(self._against_default(each)) for each in self._scores},
             refused=dict(self._refused),
             compared=compared,
+            uncompared=tuple(filter(self._may_differ, left)),
             steps=self._steps,
         )
 

@@ -43,10 +43,9 @@ def snippet_of(changes: Mapping[str, Any]) -> str:
     if "policy" in changes:
         lines.append(f"# policy {changes['policy']}: no line for a script; wattstep run has it")
     if "precision" in changes:
-        precision = changes["precision"]
-        lines.append(
-            "model = model.to(torch.bfloat16)"
-            if precision == "bf16"
-            else '# around the forward pass: with torch.autocast("cpu", torch.bfloat16):'
-        )
+        if changes["precision"] == "bf16":
+            lines.append("model = model.to(torch.bfloat16)")
+            lines.append("# of each batch: images = images.to(torch.bfloat16)")
+        else:
+            lines.append('# around the forward pass: with torch.autocast("cpu", torch.bfloat16):')
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from wattstep.errors import InvalidValueError
 from wattstep.schedule.policies import POLICIES
+from wattstep.schema.cores import parse_cores
 from wattstep.schema.figure import Missing
 from wattstep.schema.settings import option_of
 from wattstep.schema.workload import GPU_PRECISIONS, OPTIMIZER_KERNELS
@@ -211,9 +212,14 @@ class Candidate:
 
     @property
     def makes_sense(self) -> bool:
-        """False where two changes leave each other nothing to do: one thread or a compiler, and a plan of threads."""
+        """False where two changes leave each other nothing to do, or more threads than a set has cores.
+
+        Nothing to do have one thread and a plan that shares threads out, and a compiler and any plan.
+        """
         turned = dict(self.changes)
-        policy = turned.get("policy")
+        policy, cores = turned.get("policy"), turned.get("cores")
+        if cores is not None and int(turned.get(THREADS, 1)) > len(parse_cores(str(cores))):
+            return False
         shared_out = policy not in (None, PLAIN_POLICY) and turned.get(THREADS) == 1
         return not shared_out and not (policy and turned.get("compiled"))
 

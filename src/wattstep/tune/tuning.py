@@ -13,13 +13,13 @@ from typing import Any, Final
 from wattstep import engines, workloads
 from wattstep.errors import InvalidValueError
 from wattstep.plan.file import write_tuned
-from wattstep.record.sensors import machine
 from wattstep.schema.cores import check_cores, spell_cores
 from wattstep.schema.settings import option_of
 from wattstep.stats.front import non_dominated
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.environment import canary
+from wattstep.train.environment.core_kinds import kinds_of_cores
 from wattstep.train.environment.crowding import cores_of_others, default_threads, too_many_threads
 from wattstep.train.governor.governor import NOT_THE_CLOCK, check_governor
 from wattstep.train.script import ProfileSettings
@@ -134,6 +134,7 @@ class TuneReport:
             "refused": {each.text: why for each, why in tuned.refused.items()},
             "not_turned": dict(self.left_out),
             "losses_compared": tuned.compared,
+            "losses_not_compared": [each.text for each in tuned.uncompared],
             "steps": tuned.steps,
             "notes": list(self.notes),
             "folder": str(self.folder),
@@ -232,7 +233,8 @@ def clocks_of(
 _STRATEGIES: Final = ("checkpointing", "train_last", "lora", "optimizer", "offload")
 # Of the default, what a run with its plan must have, too; and what is of this machine and stands beside the plan.
 _OWN: Final = (
-    "batch_size", "accumulate", "engine", "processor", "classes", "image_size", "precision", "seed", *_STRATEGIES,
+    "batch_size", "accumulate", "engine", "processor", "classes", "image_size", "precision", "seed", "threads",
+    "interop_threads", "cores", "allocator", "optimizer_kernel", "channels_last", "compiled", "policy", *_STRATEGIES,
 )  # fmt: skip
 _BESIDE: Final = ("data_dir", "power_model")
 
@@ -346,7 +348,7 @@ def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
         threads, options, precisions, precision = default_threads(), SCRIPT_OPTIONS, (), "fp32"
     place = Place(
         cores=cores,
-        clusters=_clusters(cores),
+        clusters=kinds_of_cores(cores),
         others=others,
         threads=threads,
         options=options,
@@ -365,17 +367,6 @@ def _place(question: Question, folder: TuneFolder) -> tuple[Place, str | None]:
 def _cores_of(settings: TrainingSettings | ProfileSettings) -> str:
     own = settings.cores if isinstance(settings, TrainingSettings) else None
     return own or spell_cores(os.sched_getaffinity(0))
-
-
-def _clusters(cores: Sequence[int]) -> tuple[str, ...]:
-    """Sets of cores that are alike, where there are several kinds, the fastest first."""
-    clusters = [
-        (each["max_hz"] or 0.0, mine)
-        for each in machine.describe().get("clusters") or ()
-        if (mine := [core for core in each["cores"] if core in cores])
-    ]
-    clusters.sort(key=lambda each: -each[0])
-    return tuple(spell_cores(mine) for _, mine in clusters) if len(clusters) > 1 else ()
 
 
 def goal_of(text: str) -> Goal:

@@ -108,6 +108,7 @@ class Tuned:
         seen: Cost against the default's of all candidates that took turns, by medians over rounds.
         refused: Why others were refused, by candidate.
         compared: Steps of the finalists' losses that were compared with the default's.
+        uncompared: Finalists whose losses were not, since the user allows others.
         steps: All that were made.
     """
 
@@ -117,6 +118,7 @@ class Tuned:
     seen: Mapping[Candidate, float]
     refused: Mapping[Candidate, str]
     compared: int
+    uncompared: tuple[Candidate, ...]
     steps: int
 
 

@@ -26,6 +26,7 @@ from wattstep.engines.torch.scheduled.learning import learn
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.engines.torch.trainer import TorchTrainer
 from wattstep.schedule.machine import equal_cores
+from wattstep.schedule.memory import peak_bytes
 from wattstep.schedule.model import TaskTimes
 from wattstep.schema.workload import OptimizerSettings, Preparation
 from wattstep.workloads.torch.workload import TorchWorkload
@@ -118,6 +119,26 @@ def test_tensors_take_no_more_memory_than_with_torch() -> None:
         memory = tracker.result()
         peaks.append(sum(memory.categories.values()) - memory.before)
     assert peaks[1] <= 1.1 * peaks[0]
+
+
+def test_the_peak_of_a_plan_by_its_times_is_what_a_tracker_of_tensors_counts() -> None:
+    workload, preparation = TorchWorkload(workloads.find("lenet")), Preparation(batch_size=16)
+    trainer = ScheduledTrainer(workload, preparation, threads=1)
+    trained(trainer, 4)
+    gc.collect()
+    tracker = MemoryTracker(trainer.model, [trainer.updates[0].optimizer])
+    with tracker:
+        trainer.step(tracker.phase)
+    memory = tracker.result()
+    counted = sum(memory.categories.values()) - memory.before
+    (executor,) = trainer.executors
+    captured, times = executor.captured, executor.trace()
+    trainer.step()
+    graph = captured.graph
+    told = times[: 2 * len(graph.tasks)]
+    drawn = {captured.layouts[slot].storage for slot in captured.given}
+    batch = sum(graph.storage_bytes[one] for one in drawn)  # which the plan does not make
+    assert peak_bytes(graph, told[::2], told[1::2]) + batch == pytest.approx(counted, rel=0.02)
 
 
 def test_a_training_goes_on_from_its_checkpoint_as_with_torch(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ def test_sequences_of_unequal_lengths_are_refused_by_name() -> None:
         ({"checkpointing": True}, {}, "--checkpointing"),
         ({"offload": True}, {}, "--offload"),
         ({}, {"processor": "cuda"}, "--processor cuda"),
+        ({}, {"precision": "amp-fp16"}, "--precision amp-fp16"),
     ],
 )
 def test_what_plans_are_not_for_is_refused(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from tests.engines.scheduled.made import Made, Words, shuffled, trained
@@ -16,7 +18,10 @@ from tests.wording import assert_says
 from wattstep import load, workloads
 from wattstep.engines.torch.scheduled.tracer import ScheduledTracer, teams
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
+from wattstep.insight.explain.gaps import gaps
+from wattstep.insight.explain.processors import processors
 from wattstep.report.scheduled import schedule_sentences
+from wattstep.schedule import policies
 from wattstep.schema.journal import UNTOLD
 from wattstep.schema.operation_kinds import WORKER_WAIT
 from wattstep.schema.workload import Preparation
@@ -98,6 +103,35 @@ def test_cores_by_operation_are_told_where_unlike_teams_run_beside_each_other() 
     assert told["aten::embedding", "words"] == 3
     assert told["aten::embedding_dense_backward", "words"] == 3
     assert {cores for (name, _), cores in told.items() if "embedding" not in name} == {1}
+
+
+@pytest.mark.system
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a worker needs a core")
+def test_a_run_by_two_workers_shows_what_ran_on_which_and_where_they_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        policies, "find", lambda name: lambda graph, times, machine: shuffled(graph)
+    )
+    settings = TrainingSettings(
+        workload="lenet", policy="default", threads=1, batch_size=2, steps=12, out=tmp_path / "run"
+    )
+    train(settings, lambda progress: None)
+    run = load(tmp_path / "run")
+    (update,) = run.info.schedule["updates"]
+    assert update["workers"] == 2
+    table = pq.read_table(tmp_path / "run/operations.parquet")
+    rows = list(zip(table["name"].to_pylist(), table["thread"].to_pylist(), strict=True))
+    tasks = {thread for name, thread in rows if name.startswith("aten::")}
+    assert len(tasks) == 2
+    assert {thread for name, thread in rows if name == WORKER_WAIT} <= tasks
+    [workers] = [one for one in gaps(run).tables if one.name == "workers"]
+    assert len(workers.rows) == 2
+    for row in workers.rows:
+        shares = row["operations"].value, row["waiting"].value
+        assert min(shares) > 0
+        assert sum(shares) <= 1 + 1e-6
+    assert "cores_idle" in processors(run).figures
 
 
 @pytest.mark.system

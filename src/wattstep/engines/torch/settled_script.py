@@ -33,15 +33,14 @@ def settle(script: ScriptTuning) -> None:
 
 
 def _settle_optimizers(kernel: str) -> None:
-    """Every optimizer, before its first step; one that cannot stays as it is."""
+    """Every optimizer that the script says nothing of, before its first step."""
     settled: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def settle_one(optimizer: Any, *_: Any) -> None:
         if optimizer in settled:
             return
         settled.add(optimizer)
-        said = [optimizer.defaults.get(name) for name in ("fused", "foreach")]
-        if not any(each is not None and each is not False for each in said):
+        if all(optimizer.defaults.get(name) is None for name in ("fused", "foreach")):
             choose_kernel(optimizer, kernel)
 
     torch_optimizer.register_optimizer_step_pre_hook(settle_one)

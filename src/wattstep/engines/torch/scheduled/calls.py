@@ -14,7 +14,7 @@ class Slot:
     """Stands for a tensor among the arguments of a call.
 
     Attributes:
-        number: Of the tensor in `Recording.tensors`.
+        number: Of the tensor's place in `Recording.layouts`.
     """
 
     number: int

@@ -13,6 +13,7 @@ from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
+from wattstep.devices.table import Power, Value
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict import Prediction, predictor_for, threads
 from wattstep.predict.cpu.time import CODES, KINDS, STARTING
@@ -216,6 +217,27 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
     found = power_of(device.power, {"cpu": 0.25})
     assert found is not None
     assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
+
+
+IDLE = Value(value=3.0, low=2.8, high=3.4, basis="calibration", source="a rail")
+FULL = Value(value=9.0, low=8.0, high=9.5, basis="calibration", source="a rail")
+
+
+@pytest.mark.parametrize(
+    ("load", "value", "low", "high"),
+    [
+        (0.0, 3.0, 2.8, 3.4),
+        (1.0, 9.0, 8.0, 9.5),
+        # Half of each, whose misses add in squares: 0.1 and 0.5 W down, 0.2 and 0.25 W up.
+        (0.5, 6.0, 6.0 - 0.26**0.5, 6.0 + 0.1025**0.5),
+    ],
+)
+def test_ends_of_power_between_idle_and_full(
+    load: float, value: float, low: float, high: float
+) -> None:
+    found = power_of(Power(idle=IDLE, full=FULL), {"cpu": load})
+    assert found is not None
+    assert (found[0].value, found[0].low, found[0].high) == pytest.approx((value, low, high))
 
 
 def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
         cache: Bytes of the largest cache.
         threads: Of the operations.
     """
-    kinds = np.array([CODES[kind_at(graph, i, threads)] for i in range(graph.count)])
+    kinds = np.array([CODES[kind] for kind in kinds_of(graph, threads)])
     moved = graph.read_bytes + graph.written_bytes
     for place, one in graph.convolutions.items():
         if takes_onednn(one, threads):  # copies into its layouts and out of them
@@ -124,39 +124,32 @@ def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
         [np.ones(graph.count), flops, np.where(inside, moved, 0), np.where(inside, 0, moved)],
         axis=1,
     )
-    computes = kinds != CODES[LOOK]
-    starts = {
-        phase: int(sum(computes[i] for i, each in enumerate(graph.phases) if each == phase))
-        for phase in STARTING
-    }
+    computes, phases = kinds != CODES[LOOK], np.array(graph.phases)
+    starts = {phase: int(np.count_nonzero(computes & (phases == phase))) for phase in STARTING}
     return CpuWork(kinds=kinds, features=features, starts=starts)
 
 
-def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
-    """Kind of an operation, of `KINDS`."""
-    kind, phase = graph.kinds[place], graph.phases[place]
-    one = graph.convolutions.get(place)
-    if one is not None:
-        kind = convolution_kind(one, threads)
-    elif graph.names[place] in LOOKS or (
-        graph.written_bytes[place] == 0 and graph.flops[place] == 0
-    ):
-        return LOOK
-    elif phase == "optimizer":
-        return "optimizer"
-    elif graph.names[place] == BATCH_NORM and _makes(graph, place) == 1:
-        return (
-            "elementwise"  # by statistics that it is given, as in a frozen network: it makes none
-        )
-    elif kind not in OTHERS:
-        return "other"
-    both_ways = kind in BOTH_WAYS or kind == WIDE_DEPTHWISE
-    return kind + BACK if phase == "backward" and both_ways else kind
-
-
-def _makes(graph: StepGraph, place: int) -> int:
-    """Number of tensors that an operation makes."""
-    return int(np.count_nonzero(graph.sizes[graph.made == place + 1]))
+def kinds_of(graph: StepGraph, threads: int = 1) -> list[str]:
+    """Kind of each operation, of `KINDS`."""
+    looks = ((graph.written_bytes == 0) & (graph.flops == 0)).tolist()
+    makes = np.bincount(graph.made[graph.sizes > 0], minlength=graph.count + 1).tolist()
+    kinds = []
+    operations = zip(graph.names, graph.kinds, graph.phases, strict=True)
+    for place, (name, kind, phase) in enumerate(operations):
+        one = graph.convolutions.get(place)
+        if one is not None:
+            kind = convolution_kind(one, threads)
+        elif looks[place] or name in LOOKS:
+            kind = LOOK
+        elif phase == "optimizer":
+            kind = "optimizer"
+        elif name == BATCH_NORM and makes[place + 1] == 1:
+            kind = "elementwise"  # by statistics that it is given, as in a frozen network: it makes none
+        elif kind not in OTHERS:
+            kind = "other"
+        both_ways = kind in BOTH_WAYS or kind == WIDE_DEPTHWISE
+        kinds.append(kind + BACK if phase == "backward" and both_ways else kind)
+    return kinds
 
 
 def convolution_kind(one: Convolution, threads: int = 1) -> str:

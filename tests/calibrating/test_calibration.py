@@ -119,6 +119,21 @@ def test_operations_that_take_less_than_a_step_are_left_as_they_are(probes: list
         assert alone == pytest.approx(one.operation_seconds)
 
 
+@pytest.mark.parametrize(
+    ("step", "alone"),
+    [
+        (7.0, (0.5, 0.5, 6.0)),  # 2 of the clock's, of the short ones half
+        (2.0, (0.5, 0.5, 4.0)),  # half of each is the most
+    ],
+)
+def test_the_clock_is_at_most_half_of_an_operation(
+    probes: list[Probe], step: float, alone: tuple[float, ...]
+) -> None:
+    rows = tuple((*probes[0].rows[0][:-1], 1e-6 * each) for each in (1.0, 1.0, 8.0))
+    [found] = operations_alone([replace(probes[0], rows=rows, steps=(1e-6 * step,))])
+    assert 1e6 * found == pytest.approx(alone)
+
+
 def test_the_least_step_counts(probes: list[Probe]) -> None:
     assert probes[0].seconds == pytest.approx(sum(row[-1] for row in probes[0].rows))
 
@@ -205,6 +220,7 @@ def test_the_file_of_a_device_is_one_that_predictions_read(tmp_path: Path) -> No
     assert values.libraries == pytest.approx({"PIL": 6 * MB})
     assert values.values["memory"]["preparation"] == pytest.approx(70 * MB)
     assert values.engine.startswith("torch-")
+    assert values.filled
     assert not list(tmp_path.glob("*.partial"))
 
 

@@ -124,6 +124,15 @@ def layouts_of(one: Convolution) -> Layouts:
     )
 
 
+def filling(one: Convolution) -> float:
+    """Multiply-adds of a convolution in oneDNN's layouts, over those of its channels alone."""
+    if one.groups > 1:
+        return 1.0
+    plain = one.inputs <= FEW and not one.transposed
+    inputs = one.inputs if plain else _filled(one.inputs)
+    return inputs * _filled(one.outputs) / (one.inputs * one.outputs)
+
+
 def _filled(channels: int) -> int:
     return -(-channels // CHANNELS) * CHANNELS
 

@@ -1,13 +1,16 @@
 """Trainings on this machine's CPU, measured, and predicted by a fit that has not seen their workload.
 
-    python benchmarks/predict_here.py CACHE [--measure] [--only NAME,...] [--batch 1,4,16,64] [--write docs/predict.md]
+    python benchmarks/predict_here.py CACHE [--measure] [--only NAME,...] [--batch 1,4,16,64] [--calibration]
+        [--write docs/predict-here.md]
 
 `--measure` trains each workload of the suite at each batch size in a process of its own, with one thread, and
 keeps what it found in CACHE (one file each: what is there is not measured again). Values of the device are then
 fitted to all workloads but one (`wattstep.train.calibration.fitting`, as `wattstep calibrate-device` does),
 and judged on that one, each in turn. Measured are the peak of the process's resident memory (VmHWM over three
 steady steps) and the least time of a step of the one thread that works. Beside them stands what torch's
-MemTracker (torch.distributed._tools.mem_tracker) says of the same step, run on fake tensors.
+MemTracker (torch.distributed._tools.mem_tracker) says of the same step, run on fake tensors. With `--calibration`
+values are fitted to the trainings of `wattstep calibrate-device` alone, so far as they are in CACHE and of other
+workloads: what a user's predictions rest on.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Final
 
 from wattstep import workloads
 from wattstep.errors import WattstepError
+from wattstep.train.calibration.calibrate import PROBES
 from wattstep.train.calibration.fitting import (
     LEAST_REACH,
     fit_memory,
@@ -75,6 +79,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--batch", default=BATCHES)
+    parser.add_argument("--calibration", action="store_true")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--track", nargs=2, metavar=("NAME", "BATCH"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -86,7 +91,7 @@ def main() -> None:
         for size in map(int, given.batch.split(",")):
             for name in names:
                 measure(ProbeSettings(workload=name, batch_size=size), given.cache)
-    cases = predicted(given.cache)
+    cases = predicted(given.cache, calibration=given.calibration)
     text = "\n".join(table(cases))
     print(text)
     if given.write:
@@ -157,15 +162,16 @@ def tracked(name: str, batch_size: int) -> float:
 # --- predicted ---------------------------------------------------------------------------------
 
 
-def predicted(cache: Path) -> list[Case]:
-    """Each training by a fit to the other workloads."""
+def predicted(cache: Path, *, calibration: bool) -> list[Case]:
+    """Each training by a fit to the other workloads; of these to the trainings of a calibration alone, if asked."""
     probes = [
         Probe.from_dict(json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(cache.glob("*.json"))
     ]
+    fitted = [probe for probe in probes if not calibration or probe.settings in PROBES]
     cases = []
     for name in sorted({probe.settings.workload for probe in probes}):
-        others = [probe for probe in probes if probe.settings.workload != name]
+        others = [probe for probe in fitted if probe.settings.workload != name]
         floor, memory = fit_memory(others)
         kinds, step = fit_time(others)
         sizes = {key: each.value for key, each in memory.items()}

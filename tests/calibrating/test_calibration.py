@@ -13,6 +13,7 @@ from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
+from wattstep.devices.table import Power, Value
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict import Prediction, predictor_for, threads
 from wattstep.predict.cpu.time import CODES, KINDS, STARTING
@@ -118,6 +119,21 @@ def test_operations_that_take_less_than_a_step_are_left_as_they_are(probes: list
         assert alone == pytest.approx(one.operation_seconds)
 
 
+@pytest.mark.parametrize(
+    ("step", "alone"),
+    [
+        (7.0, (0.5, 0.5, 6.0)),  # 2 of the clock's, of the short ones half
+        (2.0, (0.5, 0.5, 4.0)),  # half of each is the most
+    ],
+)
+def test_the_clock_is_at_most_half_of_an_operation(
+    probes: list[Probe], step: float, alone: tuple[float, ...]
+) -> None:
+    rows = tuple((*probes[0].rows[0][:-1], 1e-6 * each) for each in (1.0, 1.0, 8.0))
+    [found] = operations_alone([replace(probes[0], rows=rows, steps=(1e-6 * step,))])
+    assert 1e6 * found == pytest.approx(alone)
+
+
 def test_the_least_step_counts(probes: list[Probe]) -> None:
     assert probes[0].seconds == pytest.approx(sum(row[-1] for row in probes[0].rows))
 
@@ -204,6 +220,7 @@ def test_the_file_of_a_device_is_one_that_predictions_read(tmp_path: Path) -> No
     assert values.libraries == pytest.approx({"PIL": 6 * MB})
     assert values.values["memory"]["preparation"] == pytest.approx(70 * MB)
     assert values.engine.startswith("torch-")
+    assert values.filled
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -216,6 +233,27 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
     found = power_of(device.power, {"cpu": 0.25})
     assert found is not None
     assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
+
+
+IDLE = Value(value=3.0, low=2.8, high=3.4, basis="calibration", source="a rail")
+FULL = Value(value=9.0, low=8.0, high=9.5, basis="calibration", source="a rail")
+
+
+@pytest.mark.parametrize(
+    ("load", "value", "low", "high"),
+    [
+        (0.0, 3.0, 2.8, 3.4),
+        (1.0, 9.0, 8.0, 9.5),
+        # Half of each, whose misses add in squares: 0.1 and 0.5 W down, 0.2 and 0.25 W up.
+        (0.5, 6.0, 6.0 - 0.26**0.5, 6.0 + 0.1025**0.5),
+    ],
+)
+def test_ends_of_power_between_idle_and_full(
+    load: float, value: float, low: float, high: float
+) -> None:
+    found = power_of(Power(idle=IDLE, full=FULL), {"cpu": load})
+    assert found is not None
+    assert (found[0].value, found[0].low, found[0].high) == pytest.approx((value, low, high))
 
 
 def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.predicting.steps import family
 
 from wattstep.predict.cpu.arena import Arena, Chunk, chunk_size
 from wattstep.predict.cpu.memory import layouts_of, least_growth, replay, takes_onednn
-from wattstep.predict.cpu.time import kind_at
+from wattstep.predict.cpu.time import kinds_of
 from wattstep.schema.step_graph import Convolution, StepGraph
 
 MIB = 1 << 20
@@ -261,10 +261,10 @@ def test_a_normalization_by_statistics_that_it_is_given_is_elementwise() -> None
     names = ("aten::relu", "aten::native_batch_norm", "aten::relu_backward", "aten::add_")
     kinds = ("activation", "normalization", "activation", "optimizer")
     given = graph(names=names, kinds=kinds)
-    assert kind_at(given, 1) == "elementwise"
+    assert kinds_of(given)[1] == "elementwise"
     # Mean and inverse deviation beside the result: those of the batch.
     computed = graph(
         names=names, kinds=kinds, sizes=np.ones(7), categories=("feature_maps",) * 7,
         made=np.array([0, 0, 1, 2, 2, 2, 3]), freed=np.full(7, 5),
     )  # fmt: skip
-    assert kind_at(computed, 1) == "normalization"
+    assert kinds_of(computed)[1] == "normalization"

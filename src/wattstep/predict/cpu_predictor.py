@@ -145,7 +145,8 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         if fitted.exported:  # its batches lie in memory
             graph = replace(graph, data_known=False)
-        work = work_of(graph, cache=fitted.values["step"]["cache"], threads=self.threads)
+        cache = fitted.values["step"]["cache"]
+        work = work_of(graph, cache=cache, threads=self.threads, filled=fitted.filled)
         share = parallel_share(fitted.device, fitted.engine)
         left = left_of(share.value, self.threads)
         return work, step_time(work, graph, fitted.values, fresh=fresh, left=left)

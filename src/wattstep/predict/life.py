@@ -51,11 +51,12 @@ def held_of(graph: StepGraph) -> Held:
     """What a step finds there."""
     there = dict.fromkeys(("parameters", "buffers", "optimizer_state"), 0.0)
     largest = 0.0
-    for category, size, made in zip(graph.categories, graph.sizes, graph.made, strict=True):
+    storages = zip(graph.categories, graph.sizes.tolist(), graph.made.tolist(), strict=True)
+    for category, size, made in storages:
         if made == 0 and category in there:
-            there[category] += float(size)
+            there[category] += size
         elif category == "gradients" and made > 0:
-            largest = max(largest, float(size))
+            largest = max(largest, size)
     model = there["parameters"] + there["buffers"]
     return Held(model=model, state=there["optimizer_state"], largest=largest)
 

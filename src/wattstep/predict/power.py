@@ -54,9 +54,8 @@ def power_of(power: Power, load: Mapping[str, float]) -> tuple[Ranged, dict[str,
     """
     parts: dict[str, Ranged] = {}
     if not power.parts and "gpu" not in load and power.idle and power.full:  # of a calibration
-        idle, share = _ends(power.idle), load["cpu"]
-        added = _sum(_ends(power.full), _times(idle, -1.0))
-        return _sum(idle, _times(added, share)), parts
+        share = load["cpu"]
+        return _sum(_times(_ends(power.idle), 1 - share), _times(_ends(power.full), share)), parts
     for name, part in power.parts.items():
         if part.idle is None or part.dynamic is None:
             return None

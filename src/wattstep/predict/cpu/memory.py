@@ -42,6 +42,8 @@ def _chunks(*requests: int) -> tuple[int, ...]:
     return tuple(map(chunk_size, requests))
 
 
+# Small ones of each size, which were freed before the training.
+BEFORE: Final = _chunks(*(size for size in range(24, SMALL, 16) for _ in range(KEPT_EACH)))
 # Chunks of the blocks of a tensor: its storage's before the values, its own behind them.
 STORAGE: Final = _chunks(96)
 TENSOR: Final = _chunks(176, 24)
@@ -122,6 +124,15 @@ def layouts_of(one: Convolution) -> Layouts:
     )
 
 
+def filling(one: Convolution) -> float:
+    """Multiply-adds of a convolution in oneDNN's layouts, over those of its channels alone."""
+    if one.groups > 1:
+        return 1.0
+    plain = one.inputs <= FEW and not one.transposed
+    inputs = one.inputs if plain else _filled(one.inputs)
+    return inputs * _filled(one.outputs) / (one.inputs * one.outputs)
+
+
 def _filled(channels: int) -> int:
     return -(-channels // CHANNELS) * CHANNELS
 
@@ -177,10 +188,7 @@ class _Replay:
     def __init__(self, graph: StepGraph, threshold: int, threads: int) -> None:
         self.graph, self.threads = graph, threads
         self.arena = Arena(threshold)
-        blocks = [
-            self.arena.allocate(size) for size in range(24, SMALL, 16) for _ in range(KEPT_EACH)
-        ]
-        self.arena.release_all(blocks)  # small ones of each size were freed before
+        self.arena.release_all(self.arena.allocate_chunks(BEFORE))
         self.most = 0
         self._bytes = 0  # of tensors and workspaces
         self._live: dict[int, list[Chunk]] = {}
@@ -382,15 +390,11 @@ class _Replay:
 
 def _state_sizes(graph: StepGraph) -> list[int]:
     """Bytes of the optimizer's state: of each gradient as many copies as there are in all."""
-    sizes = [
-        graph.sizes[k]
-        for k in range(len(graph.sizes))
-        if graph.categories[k] == "gradients" and graph.made[k] > 0
-    ]
+    storages = list(zip(graph.sizes.tolist(), graph.categories, graph.made.tolist(), strict=True))
+    sizes = [size for size, category, made in storages if category == "gradients" and made > 0]
     state = sum(
-        size for size, category, made in zip(graph.sizes, graph.categories, graph.made, strict=True)
-        if category == "optimizer_state" and made == 0
-    )  # fmt: skip
+        size for size, category, made in storages if category == "optimizer_state" and made == 0
+    )
     whole = sum(sizes)
     return [int(size) for size in sizes] * (round(state / whole) if whole else 0)
 
@@ -421,6 +425,7 @@ def _layout(one: Convolution, *, given: bool) -> tuple[Hashable, ...]:
 
 def lasting(graph: StepGraph) -> Iterator[tuple[str, float]]:
     """Bytes by category of what is there before the first step."""
-    for category, size, made in zip(graph.categories, graph.sizes, graph.made, strict=True):
-        if made == 0 and category in ("parameters", "buffers", "held_tensors"):
-            yield category, float(size)
+    for place in np.flatnonzero(graph.made == 0).tolist():
+        category = graph.categories[place]
+        if category in ("parameters", "buffers", "held_tensors"):
+            yield category, float(graph.sizes[place])

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from wattstep.predict.cpu.memory import FEW, layouts_of, takes_onednn
+from wattstep.predict.cpu.memory import FEW, filling, layouts_of, takes_onednn
 from wattstep.predict.data import computed_seconds
-from wattstep.predict.work import LOOKS
+from wattstep.predict.work import FLOAT, LOOKS
 from wattstep.schema.arrays import FloatArray, IntArray
 from wattstep.schema.step_graph import Convolution, StepGraph
 
@@ -32,6 +32,9 @@ OTHERS: Final = (
     "reduction", "data movement", "elementwise", "optimizer", "other",
 )  # fmt: skip
 FRESH: Final = "second_per_fresh_byte"
+FILLED: Final = (
+    "filled"  # of "step", where there: as `work_of` takes it; files of before are without
+)
 BACK: Final = " backward"
 BOTH_WAYS: Final = (
     *CONVOLUTIONS,
@@ -102,61 +105,61 @@ class CpuTime:
         )
 
 
-def work_of(graph: StepGraph, *, cache: float, threads: int = 1) -> CpuWork:
+def work_of(graph: StepGraph, *, cache: float, threads: int = 1, filled: bool = True) -> CpuWork:
     """What the operations of a step do.
 
     Args:
         graph: Of the step.
         cache: Bytes of the largest cache.
         threads: Of the operations.
+        filled: Whether oneDNN computes with the channels that fill its layouts and copies weights into them, too, and
+            torch's own convolutions read their weights anew for each image; values of a device say which they were
+            fitted to (`FILLED`).
     """
-    kinds = np.array([CODES[kind_at(graph, i, threads)] for i in range(graph.count)])
-    moved = graph.read_bytes + graph.written_bytes
+    kinds = np.array([CODES[kind] for kind in kinds_of(graph, threads)])
+    moved, flops = graph.read_bytes + graph.written_bytes, graph.flops.copy()
     for place, one in graph.convolutions.items():
+        passes = max(1, round(graph.flops[place] / flops_of_pass(one)))
         if takes_onednn(one, threads):  # copies into its layouts and out of them
             sizes = layouts_of(one)
-            passes = max(1, round(graph.flops[place] / flops_of_pass(one)))
-            moved[place] += 2 * passes * (sizes.taken + sizes.given)
+            copied = sizes.taken + sizes.given + (sizes.weights if filled else 0)
+            moved[place] += 2 * passes * copied
+            flops[place] *= filling(one) if filled else 1.0
+        elif filled:  # one image after the other
+            moved[place] += passes * (one.images - 1) * weights_of(one)
     recurrent = np.isin(kinds, [CODES[RECURRENT], CODES[RECURRENT + BACK]])
-    flops = np.where(recurrent, (1 + REREAD / graph.batch_size) * graph.flops, graph.flops)
+    flops = np.where(recurrent, (1 + REREAD / graph.batch_size) * flops, flops)
     inside = moved <= cache
     features = np.stack(
         [np.ones(graph.count), flops, np.where(inside, moved, 0), np.where(inside, 0, moved)],
         axis=1,
     )
-    computes = kinds != CODES[LOOK]
-    starts = {
-        phase: int(sum(computes[i] for i, each in enumerate(graph.phases) if each == phase))
-        for phase in STARTING
-    }
+    computes, phases = kinds != CODES[LOOK], np.array(graph.phases)
+    starts = {phase: int(np.count_nonzero(computes & (phases == phase))) for phase in STARTING}
     return CpuWork(kinds=kinds, features=features, starts=starts)
 
 
-def kind_at(graph: StepGraph, place: int, threads: int = 1) -> str:
-    """Kind of an operation, of `KINDS`."""
-    kind, phase = graph.kinds[place], graph.phases[place]
-    one = graph.convolutions.get(place)
-    if one is not None:
-        kind = convolution_kind(one, threads)
-    elif graph.names[place] in LOOKS or (
-        graph.written_bytes[place] == 0 and graph.flops[place] == 0
-    ):
-        return LOOK
-    elif phase == "optimizer":
-        return "optimizer"
-    elif graph.names[place] == BATCH_NORM and _makes(graph, place) == 1:
-        return (
-            "elementwise"  # by statistics that it is given, as in a frozen network: it makes none
-        )
-    elif kind not in OTHERS:
-        return "other"
-    both_ways = kind in BOTH_WAYS or kind == WIDE_DEPTHWISE
-    return kind + BACK if phase == "backward" and both_ways else kind
-
-
-def _makes(graph: StepGraph, place: int) -> int:
-    """Number of tensors that an operation makes."""
-    return int(np.count_nonzero(graph.sizes[graph.made == place + 1]))
+def kinds_of(graph: StepGraph, threads: int = 1) -> list[str]:
+    """Kind of each operation, of `KINDS`."""
+    looks = ((graph.written_bytes == 0) & (graph.flops == 0)).tolist()
+    makes = np.bincount(graph.made[graph.sizes > 0], minlength=graph.count + 1).tolist()
+    kinds = []
+    operations = zip(graph.names, graph.kinds, graph.phases, strict=True)
+    for place, (name, kind, phase) in enumerate(operations):
+        one = graph.convolutions.get(place)
+        if one is not None:
+            kind = convolution_kind(one, threads)
+        elif looks[place] or name in LOOKS:
+            kind = LOOK
+        elif phase == "optimizer":
+            kind = "optimizer"
+        elif name == BATCH_NORM and makes[place + 1] == 1:
+            kind = "elementwise"  # by statistics that it is given, as in a frozen network: it makes none
+        elif kind not in OTHERS:
+            kind = "other"
+        both_ways = kind in BOTH_WAYS or kind == WIDE_DEPTHWISE
+        kinds.append(kind + BACK if phase == "backward" and both_ways else kind)
+    return kinds
 
 
 def convolution_kind(one: Convolution, threads: int = 1) -> str:
@@ -180,6 +183,11 @@ def operation_seconds(work: CpuWork, values: Mapping[str, Mapping[str, float]]) 
     table = np.array([[values[kind][name] for name in VALUES] for kind in KINDS])
     seconds: FloatArray = (work.features * table[work.kinds]).sum(axis=1)
     return seconds
+
+
+def weights_of(one: Convolution) -> float:
+    """Bytes of a convolution's weights."""
+    return FLOAT * one.inputs * one.outputs / one.groups * prod(one.kernel)
 
 
 def flops_of_pass(one: Convolution) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 from wattstep.devices.table import Device, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.engines import EXPORTED, GROWTH, TENSORS
-from wattstep.predict.cpu.time import FRESH, KINDS, NEAR, STARTING, VALUES
+from wattstep.predict.cpu.time import FILLED, FRESH, KINDS, NEAR, STARTING, VALUES
 
 CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
 TORCH: Final = "torch"
@@ -50,6 +50,11 @@ class CpuValues:
     def exported(self) -> bool:
         """True if it trains what torch exported: its batches lie in memory, and are not drawn."""
         return bool(self.values["step"].get(EXPORTED))
+
+    @property
+    def filled(self) -> bool:
+        """What `work_of` has to count, for values that were fitted to it."""
+        return FILLED in self.values["step"]
 
     @property
     def of_torch(self) -> bool:

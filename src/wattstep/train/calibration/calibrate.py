@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wattstep import devices, engines
 from wattstep.errors import InvalidValueError, RecordingError
-from wattstep.predict.cpu.time import KINDS
+from wattstep.predict.cpu.time import FILLED, KINDS
 from wattstep.record.sensors.machine import caches, describe
 from wattstep.schema.ceilings import Asked, Ceilings, identity
 from wattstep.schema.engine import Engine
@@ -41,6 +41,7 @@ PROBES: Final = (
     ProbeSettings(workload="densenet40", batch_size=4),
     ProbeSettings(workload="dcgan", batch_size=4),
     ProbeSettings(workload="gpt", batch_size=1),
+    ProbeSettings(workload="vit-tiny", batch_size=1),
     ProbeSettings(workload="alexnet", batch_size=4),
     ProbeSettings(workload="inceptionv1", batch_size=4),
     ProbeSettings(workload="ds-cnn", batch_size=16),
@@ -203,7 +204,12 @@ def engine_key(version: str) -> str:
 
 
 def _header(version: str) -> dict[str, Any]:
-    return {"machine": dict(identity(describe())), "engine": version, "kinds": list(KINDS)}
+    return {
+        "machine": dict(identity(describe())),
+        "engine": version,
+        "kinds": list(KINDS),
+        "features": FILLED,
+    }
 
 
 def _machine() -> Machine:

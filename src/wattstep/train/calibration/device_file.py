@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from wattstep.devices.table import quoted
 from wattstep.predict.cpu.memory import THRESHOLD
+from wattstep.predict.cpu.time import FILLED
 from wattstep.predict.threads import SHARE, THREADS
 from wattstep.schema.ceilings import Ceilings
 from wattstep.schema.figure import Figure
@@ -125,6 +126,7 @@ def _lines(
             yield f"{key} = {{ value = {best:.4g}, low = {best * (1 - min(0.9, reach)):.4g}, high = {best * (1 + reach):.4g} }}"
         if name == "step":
             yield f"cache = {{ value = {machine.cache}, low = {machine.cache}, high = {machine.cache} }}"
+            yield f"{FILLED} = {{ value = 1, low = 1, high = 1 }}"
     yield from _kind(engine, "memory", probes)
     for key, spread in fit.memory.items():
         yield f"{quoted(key)} = {{ value = {spread.value:.6g}, low = {spread.low:.6g}, high = {spread.high:.6g} }}"

@@ -23,7 +23,7 @@ from wattstep.predict.cpu.engines import (
     values_to_compare,
 )
 from wattstep.predict.cpu.memory import THRESHOLD, replay
-from wattstep.predict.cpu.time import work_of
+from wattstep.predict.cpu.time import FILLED, work_of
 from wattstep.predict.cpu.values import CpuValues, cpu_values
 from wattstep.schema.engine import Engine
 from wattstep.schema.workload import Preparation
@@ -137,7 +137,8 @@ def _training(probe: EngineProbe, values: CpuValues, *, exported: bool) -> Engin
     growth = replay(graph, threshold=THRESHOLD)
     if exported:
         graph = replace(graph, data_known=False)
-    work = work_of(graph, cache=values.values["step"]["cache"])
+    filled = values.filled and not exported
+    work = work_of(graph, cache=values.values["step"]["cache"], filled=filled)
     if not graph.data_known:  # its data phase is no part of the step
         computing = [phase != "data" for phase in graph.phases]
         work = replace(work, kinds=work.kinds[computing], features=work.features[computing])
@@ -192,6 +193,8 @@ def _lines(
     kinds["step"] = {**kinds["step"], "cache": torch["step"]["cache"]}
     if exported:
         kinds["step"] = {**kinds["step"], EXPORTED: 1.0}
+    elif FILLED in torch["step"]:
+        kinds["step"] = {**kinds["step"], FILLED: 1.0}
     kinds[TIMES] = {
         **times, **{START + group: each for group, each in starts.items()}, "step_s": step_s
     }  # fmt: skip
@@ -202,6 +205,6 @@ def _lines(
         yield from kind_heading(key, kind, words, command)
         for name, value in values.items():
             best = max(value, LEAST)
-            off = 0.0 if name in ("cache", EXPORTED) else wide
+            off = 0.0 if name in ("cache", EXPORTED, FILLED) else wide
             low, high = best * (1 - min(0.9, off)), best * (1 + off)
             yield f'"{name}" = {{ value = {best:.6g}, low = {low:.6g}, high = {high:.6g} }}'

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import brentq, nnls
 
 from wattstep.errors import RecordingError
 from wattstep.predict.cpu.time import (
@@ -31,13 +31,14 @@ LEAST_PROBES: Final = 4
 MOST_SHARED: Final = 0.99  # part of an operation that threads divide: something always is left
 LEAST_ROWS: Final = 3  # of a kind that is fitted by itself
 LEAST_S: Final = 2e-7  # of an operation: what the clock tells apart
+MOST_CLOCK: Final = 0.5  # part of an operation's time that is the clock's
 UNITS: Final = np.array([1e-6, 1e-10, 1e-10, 1e-10])  # of `VALUES`, so that all are of like size
 LEAST_VALUES: Final = np.array([5e-7, 1e-12, 1e-11, 3e-11])  # of all kinds together
 # How much what all kinds have in common weighs against a kind's own operations: as much as one that
 # takes this part of a step, squared.
-PRIOR: Final = 0.005
+PRIOR: Final = 0.002
 # How much a value that is twice that of single operations weighs against a whole step that is off by all of its time.
-HOLD: Final = 0.15
+HOLD: Final = 0.3
 LEAST_START: Final = np.array(
     [1e-7, 1e-7, 1e-7, 5e-11, 1e-6]
 )  # of what is between operations, and of steps
@@ -221,17 +222,28 @@ def _steeper(features: FloatArray) -> FloatArray:
 def operations_alone(probes: Sequence[Probe]) -> list[FloatArray]:
     """Time in s of each operation of each training, without what timing it adds.
 
-    With their clock attached, operations of small trainings take longer together than a step without. What each
-    has more is the clock's: by the training's own step, and at least what the median is of the half of trainings
-    whose operations are shortest.
+    With their clock attached, operations of small trainings take longer together than a step without. What they have
+    more is the clock's, the same of each, but of none more than half of its time (`MOST_CLOCK`).
 
     Args:
         probes: Whose operations were timed.
     """
-    added = {id(p): (float(p.operation_seconds.sum()) - p.seconds) / len(p.rows) for p in probes}
-    shortest = sorted(probes, key=lambda p: p.seconds / len(p.rows))[: (len(probes) + 1) // 2]
-    clock = max(0.0, median([added[id(p)] for p in shortest]))
-    return [np.maximum(p.operation_seconds - max(clock, added[id(p)]), LEAST_S) for p in probes]
+    return [_without_clock(probe.operation_seconds, probe.seconds) for probe in probes]
+
+
+def _without_clock(seconds: FloatArray, step: float) -> FloatArray:
+    """Times that together are the step, or what is left of them at the least."""
+
+    def left(clock: float) -> FloatArray:
+        without: FloatArray = np.maximum(seconds - np.minimum(clock, MOST_CLOCK * seconds), LEAST_S)
+        return without
+
+    most = float(MOST_CLOCK * seconds.max())
+    if left(0.0).sum() <= step:
+        return left(0.0)
+    if left(most).sum() >= step:
+        return left(most)
+    return left(brentq(lambda clock: left(clock).sum() - step, 0.0, most, xtol=1e-12))
 
 
 def _roofline(

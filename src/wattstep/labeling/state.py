@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.labeling.concepts import Concept
 from wattstep.labeling.discovery import Cluster, Discovery
 from wattstep.labeling.drift import Watch
 from wattstep.labeling.ellipsoids import Ellipsoids
-from wattstep.labeling.engine import Concept, Engine, Settings
+from wattstep.labeling.engine import Engine, Settings
 from wattstep.labeling.heuristics import Heuristic
 from wattstep.labeling.label_model import LabelModel
 from wattstep.labeling.memory import Labeled, Recent

@@ -16,7 +16,7 @@ from wattstep.labeling import (
     novelty,
     pooling,
 )
-from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints, moments
+from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints, moments, one_hot
 from wattstep.labeling.concepts import Concept, combined, recognised
 from wattstep.labeling.discovery import MOST_CLUSTERS, Cluster, Discovery
 from wattstep.labeling.drift import Watch, learning_watch, watch
@@ -204,7 +204,7 @@ class Engine:
         return np.column_stack([of_graph, self.ellipsoids.distance(standard)])
 
     def _teach_student(self, labeled: Walked, recent: Walked, trust: Floats) -> None:
-        """A forest that learns from recent samples what the heuristics together say of them.
+        """A forest that learns from recent samples what label model and spread labels say of them.
 
         Args:
             labeled, recent: Samples.
@@ -215,7 +215,9 @@ class Engine:
         count = len(recent.standard)
         if self.classes == 1 or count < LEAST_TAUGHT:
             return
-        self.student = taught(recent.standard, self.model.probabilities(recent.symbols), trust)
+        masses = recent.ends @ one_hot(self.labeled.codes, self.classes)
+        teachers = pooling.teaching(self.model.probabilities(recent.symbols), masses)
+        self.student = taught(recent.standard, teachers, trust)
         before = self.calibrated_with
         grown = count >= min(2 * before, self.settings.memory) and count > before
         if grown or count < before:
@@ -224,14 +226,15 @@ class Engine:
             )  # fmt: skip
             self.calibrated_with = count
 
-    def _classes(self, standard: Floats, symbols: Ints, found: Found) -> Floats:
+    def _classes(self, standard: Floats, symbols: Ints, masses: Floats, found: Found) -> Floats:
         """Probability of each known class, shape (n, classes)."""
         assert self.model is not None
         classes = self.model.probabilities(symbols)
         if self.student is None:
             return classes
-        pooled = pooling.pooled(classes, self.student.probabilities(standard, found.leaves[-1]))
-        return pooling.cooled(pooled, self.temperature)
+        teachers = pooling.teaching(classes, masses[:, : self.classes])
+        student = self.student.probabilities(standard, found.leaves[-1])
+        return pooling.cooled(pooling.pooled(teachers, student), self.temperature)
 
     def _measure_scale(self) -> None:
         x = np.concatenate([self.labeled.x, self._recent_x()])
@@ -296,7 +299,7 @@ class Engine:
         )
         score = self.test.score(self._surprise(placed.surprise, standard))
         p = self.test.p_values(score)
-        classes = self._classes(standard, symbols, found)
+        classes = self._classes(standard, symbols, placed.masses, found)
         votes = votes_in(symbols)
         probability = classes.max(axis=1) * self.test.known.at(score)
         unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)

@@ -1,4 +1,4 @@
-"""Label model and student together, and the temperature of what they say, by labels that neither has seen."""
+"""Label model, spread labels and student together, and the temperature of what they say, by labels that none has seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from wattstep.labeling import label_model
 from wattstep.labeling.arrays import TINY, Floats, Ints, one_hot, softmax
 from wattstep.labeling.heuristics import Heuristic, symbols_of, taught
 
-STUDENT = 0.75  # its part of the probabilities, beside the label model's
+STUDENT = 0.75  # its part of the probabilities, beside that of those from which it learns
+TRACE = 1e-9  # of a walk, for each class: where next to nothing of it ends at any label, none is likelier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +30,14 @@ class Walked:
     symbols: Ints
 
 
-def pooled(model: Floats, student: Floats) -> Floats:
-    """What label model and student say together, before the temperature, shape (n, classes)."""
-    return (1 - STUDENT) * model + STUDENT * student
+def teaching(model: Floats, masses: Floats) -> Floats:
+    """What the student learns: the mean of label model and spread labels, shape (n, classes); `masses` as of `spread`."""
+    return (model + _believed(masses)) / 2
+
+
+def pooled(teachers: Floats, student: Floats) -> Floats:
+    """What teachers and student say together, before the temperature, shape (n, classes)."""
+    return (1 - STUDENT) * teachers + STUDENT * student
 
 
 def cooled(probabilities: Floats, temperature: float) -> Floats:
@@ -45,7 +51,13 @@ def spread(masses: Floats) -> Ints:
     Args:
         masses: How much of the walk from each sample ends at labeled samples of each class, shape (n, classes).
     """
-    return symbols_of(masses / (masses.sum(axis=1, keepdims=True) + 1e-9), 0.0)
+    return symbols_of(_believed(masses), 0.0)
+
+
+def _believed(masses: Floats) -> Floats:
+    classes = masses.shape[1]
+    beliefs: Floats = (masses + TRACE) / (masses.sum(axis=1, keepdims=True) + TRACE * classes)
+    return beliefs
 
 
 def temperature(
@@ -57,7 +69,7 @@ def temperature(
     trust: Floats,
     classes: int,
 ) -> float:
-    """By labeled samples that neither heuristics, label model nor student have seen: each part in turn is left out.
+    """By labeled samples that none of those who judge them has seen: each part in turn is left out.
 
     Args:
         labeled: Labeled samples.
@@ -72,15 +84,16 @@ def temperature(
         held = folds == part
         if not held.any() or held.all():
             continue
-        masses = recent.ends[:, ~held] @ one_hot(codes[~held], classes)
+        hot = one_hot(codes[~held], classes)
+        masses = recent.ends[:, ~held] @ hot
         symbols = np.column_stack(
             [*(each.symbols(recent.standard) for each in heuristics), spread(masses)]
         )
         model = label_model.learn(labeled.symbols[~held], codes[~held], classes, symbols, trust)
-        student = taught(recent.standard, model.probabilities(symbols), trust)
-        found[held] = pooled(
-            model.probabilities(labeled.symbols[held]),
-            student.probabilities(labeled.standard[held]),
+        student = taught(recent.standard, teaching(model.probabilities(symbols), masses), trust)
+        teachers = teaching(
+            model.probabilities(labeled.symbols[held]), labeled.ends[held][:, ~held] @ hot
         )
+        found[held] = pooled(teachers, student.probabilities(labeled.standard[held]))
     told = np.isfinite(found[:, 0])
     return label_model.temperature(np.log(found[told] + TINY), codes[told])

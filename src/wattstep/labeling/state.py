@@ -27,7 +27,7 @@ from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.ranks import Ranks
 
-VERSION: Final = 4
+VERSION: Final = 5
 TREE: Final = "tree"
 OTHERS: Final = ("extractor", "processors")  # settings that are no data, or of another machine
 # What may stand in a file: nothing else is ever made from one.

@@ -33,7 +33,7 @@ from labeling_scores import (
 
 FALSE_ALARM = 0.05
 BATCH = 100
-COLUMNS = ("open auc", "accuracy", "known accuracy", "auroc", "caught", "false alarms", "test's alarms", "ece", "ece of chance", "ece of classes", "known gap", "label brier", "brier", "hungarian", "seconds")  # fmt: skip
+COLUMNS = ("open auc", "accuracy", "known accuracy", "auroc", "caught", "caught at rate", "false alarms", "test's alarms", "ece", "ece of chance", "ece of labels", "ece of classes", "known gap", "label brier", "brier", "hungarian", "seconds")  # fmt: skip
 
 
 def ours(data: Split, codes: Array, **options: Any) -> dict[str, float]:
@@ -81,6 +81,7 @@ def judged(
     if labeled.any():
         scores["ece"] = calibration_error(probability[labeled], right[labeled])
         scores["ece of chance"] = calibrated_error(probability[labeled])
+        scores["ece of labels"] = calibrated_error(probability[labeled], len(data.y))
         # What the probabilities take to be known among what is not called unknown, less what is.
         believed = probability[labeled] / probabilities.max(axis=1)[labeled]
         scores["known gap"] = float(believed.mean() - known[labeled].mean())
@@ -90,6 +91,9 @@ def judged(
         scores["open auc"] = open_auc(right, score, known)
         scores["auroc"] = auroc(score, known)
         scores["caught"] = float(unknown[~known].mean())
+        # With the level that calls the stated share of these known samples unknown, which nobody is told.
+        level = np.quantile(score[known], 1 - FALSE_ALARM)
+        scores["caught at rate"] = float((score[~known] > level).mean())
         if clusters is not None:
             new = np.where(unknown, clusters, -1)
             scores["hungarian"] = hungarian(new[~known], data.test_classes[~known])

@@ -8,6 +8,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 BINS = 10
+DRAWS = 50  # of outcomes
 
 
 def open_auc(right: Array, score: Array, known: Array) -> float:
@@ -34,11 +35,35 @@ def calibration_error(probability: Array, right: Array) -> float:
     return float(error)
 
 
-def calibrated_error(probability: Array) -> float:
-    """Mean calibration error of so many samples whose probabilities are exactly right: what chance alone makes."""
+def calibrated_error(probability: Array, labels: int | None = None) -> float:
+    """Mean calibration error of so many samples whose probabilities are exactly right: what chance alone makes.
+
+    With a number of labels they are right but for one number, by which all log odds are moved, and which so many
+    further samples tell that are known to be right or wrong, with a normal distribution around the truth as its prior:
+    nobody knows less, and whoever learns classes from the labels, too, has fewer for it.
+    """
     random = np.random.default_rng(0)
-    draws = [random.random(len(probability)) < probability for _ in range(50)]
-    return float(np.mean([calibration_error(probability, right) for right in draws]))
+    errors = []
+    for _ in range(DRAWS):
+        right = random.random(len(probability)) < probability
+        told = probability if labels is None else _moved(probability, labels, random)
+        errors.append(calibration_error(told, right))
+    return float(np.mean(errors))
+
+
+def _moved(probability: Array, labels: int, random: np.random.Generator) -> Array:
+    """Probabilities whose level was learned from so many samples like them: the mode of the posterior."""
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
+    odds = logit(probability.clip(1e-6, 1 - 1e-6))
+    drawn = random.choice(odds, labels)
+    right = random.random(labels) < expit(drawn)
+
+    def slope(move: float) -> float:
+        return float((expit(drawn + move) - right).sum() + move)
+
+    return expit(odds + brentq(slope, -labels - 1, labels + 1))
 
 
 def brier(probabilities: Array, codes: Array) -> float:

@@ -14,7 +14,7 @@ from wattstep.labeling.lookup import Index, look_up
 from wattstep.labeling.opencl_lookup import OpenclProcessor
 from wattstep.labeling.placement import CpuProcessor, Placement
 from wattstep.opencl.device import Opened, find_devices
-from wattstep.opencl.lookup import LookupTables, limits_of, order_of
+from wattstep.opencl.lookup import KEPT, LookupTables, limits_of, order_of
 
 FLOATS = st.floats(width=32, allow_nan=False)
 
@@ -41,6 +41,23 @@ def test_nearest_rows(opened: Opened, shape: tuple[int, int, int]) -> None:
     assert (first[:, 0] == 0).all()
     tables.release()
     assert opened.allocated < before
+
+
+def test_memory_with_pieces_of_many_sizes(opened: Opened) -> None:
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(900, 4)).astype(np.float32)
+    x = random.normal(size=(140, 4)).astype(np.float32)
+    tables = LookupTables(opened, rows, ((900, 3),), None)
+    held = []
+    for count in range(140, 140 - 3 * KEPT, -1):  # so large that a CPU packs panels; ever fewer
+        found = tables.look_up(x[:count], order_of(x[:count]))[0][0][0]
+        held.append(opened.allocated)
+    assert max(held) == held[KEPT - 1]
+    again = tables.look_up(x, order_of(x))[0][0][0]  # whose product was given back
+    assert (again[: len(found)] == found).all()
+    exact = ((x[:, None].astype(np.float64) - rows[None]) ** 2).sum(axis=2)
+    assert (again == np.argsort(exact, axis=1)[:, :3]).all()
+    tables.release()
 
 
 @pytest.mark.parametrize("few_values", [False, True])

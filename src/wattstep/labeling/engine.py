@@ -6,29 +6,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy import special
 
-from wattstep.labeling import admission, asking, ellipsoids, label_model, neighbourhood, novelty
-from wattstep.labeling.arrays import (
-    ABSTAINS,
-    TINY,
-    Bools,
-    Floats,
-    Ints,
-    moments,
-    one_hot,
-    softmax,
+from wattstep.labeling import (
+    admission,
+    asking,
+    ellipsoids,
+    label_model,
+    neighbourhood,
+    novelty,
+    pooling,
 )
+from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints, moments, one_hot
+from wattstep.labeling.concepts import Concept, combined, recognised
 from wattstep.labeling.discovery import MOST_CLUSTERS, Cluster, Discovery
 from wattstep.labeling.drift import Watch, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
-from wattstep.labeling.heuristics import Heuristic, symbols_of, taught, votes_in
+from wattstep.labeling.heuristics import Heuristic, taught, votes_in
 from wattstep.labeling.label_model import LabelModel
 from wattstep.labeling.lookup import Found, Index, Lookup, look_up
 from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.neighbourhood import NEIGHBOURS, Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN
+from wattstep.labeling.pooling import Walked
 from wattstep.labeling.ranks import Ranks, ranks_among
 
 FIRST_LOOK = 32  # samples after which the graph is built again for the first time
@@ -37,7 +37,6 @@ LONGEST = 32  # memories, until the next time at the latest
 REGENERATES = 1.3  # growth of the labeled set from which heuristics are made anew
 CONNECTS = 0.1  # of it, in further labels, from which the graph is built again
 LEAST_TAUGHT = 50  # recent samples from which the student learns
-STUDENT = 0.75  # its part of the probabilities, beside the label model's
 CLIP = 8.0  # standard deviations
 LEARNS_RATE = 100  # values from which a rate before a change is learned
 LEAST_OF_NEW = (
@@ -58,16 +57,6 @@ class Settings:
     candidates: int
     memory: int
     labeled_memory: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Concept:
-    """What held for a time: labeled samples and what was made from them."""
-
-    x: Floats
-    codes: Ints
-    heuristics: list[Heuristic]
-    model: LabelModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,13 +180,18 @@ class Engine:
         )
         score = self.test.score(surprise)
         p, trust = self.test.p_values(score), self.test.known.at(score)
-        self.model = label_model.learn(
-            np.column_stack([self.labeled.symbols, self._spread(own.masses[: len(labeled)])]),
-            self.labeled.codes, self.classes,
-            np.column_stack([self._symbols(standard), self._spread(own.masses[first:])]),
-            trust,
+        told = Walked(
+            standard=of_labeled, ends=ends[: len(labeled)],
+            symbols=np.column_stack([self.labeled.symbols, self._spread(own.masses[: len(labeled)])]),
         )  # fmt: skip
-        self._teach_student(standard, own.masses[first:], ends[first:], trust)
+        untold = Walked(
+            standard=standard, ends=ends[first:],
+            symbols=np.column_stack([self._symbols(standard), self._spread(own.masses[first:])]),
+        )  # fmt: skip
+        self.model = label_model.learn(
+            told.symbols, self.labeled.codes, self.classes, untold.symbols, trust
+        )
+        self._teach_student(told, untold, trust)
         if self.test.prevalence == 1.0:
             return False
         unknown = p <= self.test.level
@@ -209,57 +203,38 @@ class Engine:
         assert self.ellipsoids is not None
         return np.column_stack([of_graph, self.ellipsoids.distance(standard)])
 
-    def _teach_student(self, standard: Floats, masses: Floats, ends: Floats, trust: Floats) -> None:
-        """A forest that learns from recent samples what the heuristics together say of them.
+    def _teach_student(self, labeled: Walked, recent: Walked, trust: Floats) -> None:
+        """A forest that learns from recent samples what label model and spread labels say of them.
 
         Args:
-            standard: Recent samples.
-            masses, ends: Of their walks, by class and by labeled sample.
-            trust: How far each is of a known class.
+            labeled, recent: Samples.
+            trust: How far each recent one is of a known class.
         """
         assert self.model is not None
         self.student = None
-        if self.classes == 1 or len(standard) < LEAST_TAUGHT:
+        count = len(recent.standard)
+        if self.classes == 1 or count < LEAST_TAUGHT:
             return
-        symbols = np.column_stack([self._symbols(standard), self._spread(masses)])
-        self.student = taught(standard, self.model.probabilities(symbols), trust)
-        before, count = self.calibrated_with, len(standard)
+        masses = recent.ends @ one_hot(self.labeled.codes, self.classes)
+        teachers = pooling.teaching(self.model.probabilities(recent.symbols), masses)
+        self.student = taught(recent.standard, teachers, trust)
+        before = self.calibrated_with
         grown = count >= min(2 * before, self.settings.memory) and count > before
         if grown or count < before:
-            self.temperature = self._temperature(standard, ends, trust)
+            self.temperature = pooling.temperature(
+                labeled, self.labeled.codes, self.labeled.folds, self.apart, recent, trust, self.classes
+            )  # fmt: skip
             self.calibrated_with = count
 
-    def _temperature(self, standard: Floats, ends: Floats, trust: Floats) -> float:
-        """By labeled samples that neither heuristics, label model nor student have seen: each part in turn is left out."""
-        assert self.graph is not None
-        labeled, codes = self.labeled, self.labeled.codes
-        own = np.column_stack([labeled.symbols, self._spread(self.graph.own.masses[: len(codes)])])
-        of_labeled = self._standard(labeled.x)
-        pooled = np.full((len(codes), self.classes), np.nan)
-        for part, heuristics in enumerate(self.apart):
-            held = labeled.folds == part
-            if not held.any() or held.all():
-                continue
-            masses = ends[:, ~held] @ one_hot(codes[~held], self.classes)
-            symbols = np.column_stack(
-                [*(each.symbols(standard) for each in heuristics), self._spread(masses)]
-            )
-            model = label_model.learn(own[~held], codes[~held], self.classes, symbols, trust)
-            student = taught(standard, model.probabilities(symbols), trust)
-            pooled[held] = _pooled(
-                model.probabilities(own[held]), student.probabilities(of_labeled[held])
-            )
-        told = np.isfinite(pooled[:, 0])
-        return label_model.temperature(np.log(pooled[told] + TINY), codes[told])
-
-    def _classes(self, standard: Floats, symbols: Ints, found: Found) -> Floats:
+    def _classes(self, standard: Floats, symbols: Ints, masses: Floats, found: Found) -> Floats:
         """Probability of each known class, shape (n, classes)."""
         assert self.model is not None
         classes = self.model.probabilities(symbols)
         if self.student is None:
             return classes
-        pooled = _pooled(classes, self.student.probabilities(standard, found.leaves[-1]))
-        return softmax(np.log(pooled + TINY) / self.temperature)
+        teachers = pooling.teaching(classes, masses[:, : self.classes])
+        student = self.student.probabilities(standard, found.leaves[-1])
+        return pooling.cooled(pooling.pooled(teachers, student), self.temperature)
 
     def _measure_scale(self) -> None:
         x = np.concatenate([self.labeled.x, self._recent_x()])
@@ -306,9 +281,7 @@ class Engine:
         )  # fmt: skip
 
     def _spread(self, masses: Floats) -> Ints:
-        """The vote of labels as they spread over the graph: the last heuristic."""
-        known = masses[:, : self.classes]
-        return symbols_of(known / (known.sum(axis=1, keepdims=True) + 1e-9), 0.0)
+        return pooling.spread(masses[:, : self.classes])
 
     # -- labeling
 
@@ -326,7 +299,7 @@ class Engine:
         )
         score = self.test.score(self._surprise(placed.surprise, standard))
         p = self.test.p_values(score)
-        classes = self._classes(standard, symbols, found)
+        classes = self._classes(standard, symbols, placed.masses, found)
         votes = votes_in(symbols)
         probability = classes.max(axis=1) * self.test.known.at(score)
         unsure = (probability < self.settings.confidence) | (votes < 0).all(axis=1)
@@ -480,19 +453,11 @@ class Engine:
         assert self.model is not None
         standard = self._standard(self.labeled.x)
         codes = self.labeled.codes
-        now = self._combined(self.model, self.labeled.symbols) == codes
-        best: tuple[int, int] | None = None
-        for number, concept in enumerate(self.concepts):
-            symbols = np.stack([each.symbols(standard) for each in concept.heuristics], axis=1)
-            right = self._combined(concept.model, symbols) == codes
-            better, worse = int((right & ~now).sum()), int((now & ~right).sum())
-            # One-sided sign test.
-            p = special.bdtrc(better - 1, better + worse, 0.5) if better else 1.0
-            if p <= 0.05 and (best is None or better > best[0]):
-                best = (better, number)
+        now = combined(self.model, self.labeled.symbols) == codes
+        best = recognised(self.concepts, standard, codes, now)
         if best is None:
             return
-        concept = self.concepts.pop(best[1])
+        concept = self.concepts.pop(best)
         self.archive = [*self.archive, *concept.heuristics][-MOST_ARCHIVED:]
         self.labeled = replace(
             self.labeled,
@@ -502,14 +467,6 @@ class Engine:
             folds=np.zeros(len(concept.codes) + len(codes), dtype=np.int64),
         )
         self.labeled.keep_last(self.labeled.most, of_each=1)
-
-    @staticmethod
-    def _combined(model: LabelModel, symbols: Ints) -> Ints:
-        """Classes by a model from its heuristics alone, without the graph of then, shape (n,)."""
-        count = symbols.shape[1]
-        bare = replace(model, confusions=model.confusions[:count], voices=model.voices[:count])
-        classes: Ints = bare.probabilities(symbols).argmax(axis=1)
-        return classes
 
     # -- what a person decides
 
@@ -541,8 +498,3 @@ class Engine:
         self.labeled.add(x, codes, symbols)
         self.errors = None
         self.generate()
-
-
-def _pooled(model: Floats, student: Floats) -> Floats:
-    """What label model and student say together, before the temperature, shape (n, classes)."""
-    return (1 - STUDENT) * model + STUDENT * student

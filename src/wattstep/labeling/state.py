@@ -14,10 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.labeling.concepts import Concept
 from wattstep.labeling.discovery import Cluster, Discovery
 from wattstep.labeling.drift import Watch
 from wattstep.labeling.ellipsoids import Ellipsoids
-from wattstep.labeling.engine import Concept, Engine, Settings
+from wattstep.labeling.engine import Engine, Settings
 from wattstep.labeling.heuristics import Heuristic
 from wattstep.labeling.label_model import LabelModel
 from wattstep.labeling.memory import Labeled, Recent
@@ -26,7 +27,7 @@ from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.ranks import Ranks
 
-VERSION: Final = 4
+VERSION: Final = 5
 TREE: Final = "tree"
 OTHERS: Final = ("extractor", "processors")  # settings that are no data, or of another machine
 # What may stand in a file: nothing else is ever made from one.

@@ -18,6 +18,7 @@ FILE: Final = "lookup"
 GROUP: Final = (
     64  # work items: of any size that a driver chose itself, PoCL would compile another kernel
 )
+KEPT: Final = 16  # products that are held, each for another number of samples
 ArrayOfInt32 = npt.NDArray[np.int32]
 
 
@@ -136,11 +137,15 @@ class LookupTables:
         ], told
 
     def _gemm(self, count: int) -> Gemm:
-        """The product of all rows with so many samples: a column a sample."""
-        if count not in self._gemms:
+        """The product of all rows with so many samples, a column a sample; the one not asked for longest makes room."""
+        gemm = self._gemms.pop(count, None)
+        if gemm is None:
+            if len(self._gemms) == KEPT:  # each has the rows in an order of its own
+                self._gemms.pop(next(iter(self._gemms))).release()
             rows, d = self._size
-            self._gemms[count] = Gemm(self._opened, rows, count, d, trans_b=True)
-        return self._gemms[count]
+            gemm = Gemm(self._opened, rows, count, d, trans_b=True)
+        self._gemms[count] = gemm
+        return gemm
 
     def _run(self, one: Any, size: tuple[int, ...], *rest: Any) -> None:
         """Queues a kernel over samples, padded to whole groups, with the number of samples as first argument."""

@@ -9,8 +9,11 @@ from tests.refusals import refused
 from tests.tuning.made import MadeBench
 from tests.wording import assert_says
 
+from wattstep.errors import RecordingError
+from wattstep.train.script import ProfileSettings
 from wattstep.tune.folder import TURNS, KeptBench, TuneFolder
 from wattstep.tune.search import Search
+from wattstep.tune.tuning import Question
 from wattstep.tune.turns import Ask, Turn
 
 VALUES = {"channels_last": (True,), "allocator": ("keep",)}
@@ -69,9 +72,26 @@ def test_another_tune_in_the_folder_is_refused_by_what_differs(tmp_path: Path) -
         opened(tmp_path, {"batch": 8})
 
 
+def test_a_script_s_tune_goes_on_and_names_the_setting_that_differs(tmp_path: Path) -> None:
+    def asked(*arguments: str) -> dict[str, object]:
+        return Question(settings=ProfileSettings(script=__file__, arguments=arguments)).document()
+
+    for _ in range(2):
+        with opened(tmp_path, asked("--steps", "5")):
+            pass
+    with refused("other-settings", "arguments was ['--steps', '5'], now []") as told:
+        opened(tmp_path, asked())
+    assert "marker" not in str(told.value)
+
+
 def test_two_tunes_cannot_write_into_one_folder(tmp_path: Path) -> None:
     with opened(tmp_path), refused("being-written", "another tune"):
         opened(tmp_path)
+
+
+def test_a_name_that_no_file_system_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="too long"):
+        opened(tmp_path / ("x" * 300))
 
 
 def test_a_run_is_no_tune(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.refusals import id_in
+from tests.refusals import id_in, refused
 from tests.wording import assert_says
 
 from wattstep import engines
+from wattstep.plan.file import read_plan
 from wattstep.run import load
 from wattstep.train.script import ProfileSettings
 from wattstep.train.settings import TrainingSettings
@@ -273,7 +274,30 @@ def test_a_script_without_training_is_refused_in_one_line(script: Path) -> None:
     assert turn.refused == NO_TRAINING
     script.write_text("raise ValueError('of its own')")
     turn = ScriptBench(ProfileSettings(script=str(script))).measure(ask(DEFAULT, begin=True))
-    assert "ValueError" in turn.refused
+    assert_says(turn.refused, "ValueError", "of its own", "line 1")
+    script.write_text("import torch\nmodel = (")
+    turn = ScriptBench(ProfileSettings(script=str(script))).measure(ask(DEFAULT, begin=True))
+    assert_says(turn.refused, "SyntaxError", "never closed", "line 2")
+    script.write_text("raise SystemExit(4)")
+    turn = ScriptBench(ProfileSettings(script=str(script))).measure(ask(DEFAULT, begin=True))
+    assert_says(turn.refused, "exit code 4", "by itself")
+
+
+def test_channels_last_passes_over_models_without_convolutions(script: Path) -> None:
+    lines = SCRIPT.replace("144, 2))", "144, 8))\nhead = torch.nn.Linear(8, 2)").replace(
+        "model(images)", "head(checkpoint(model, images, use_reentrant=False))"
+    )
+    script.write_text("from torch.utils.checkpoint import checkpoint\n" + lines)
+    bench = ScriptBench(ProfileSettings(script=str(script), arguments=("100",)))
+    plain = bench.measure(ask(with_values(threads=1), begin=True))
+    turn = bench.measure(ask(with_values(threads=1, channels_last=True), begin=True))
+    assert not turn.refused
+    assert close(turn, plain)
+    script.write_text(
+        SCRIPT.replace("torch.nn.Conv2d(3, 4, 3), ", "").replace("Linear(144", "Linear(192")
+    )
+    turn = bench.measure(ask(with_values(threads=1, channels_last=True), begin=True))
+    assert_says(turn.refused, "channels-last", "no model", "convolutions")
 
 
 # More threads than free cores would make each step take many times as long on a busy machine.
@@ -325,6 +349,16 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     done = wattstep("profile", "--plan", "s.json", "-q", str(own), "2", at=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads 1 fused False" in done.stdout
+    impossible = {
+        "threads": 10**6,
+        "interop_threads": 0,
+        "loader_workers": -1,
+        "optimizer_kernel": "two",
+    }
+    for name, value in impossible.items():
+        (tmp_path / "p.json").write_text(json.dumps({**plan, "settings": {name: value}}))
+        with refused("damaged-plan", "p.json", name):
+            read_plan(tmp_path / "p.json")
     plan["settings"] = {"policy": "default"}
     (tmp_path / "p.json").write_text(json.dumps(plan))
     done = wattstep("profile", "--plan", "p.json", "-q", str(script), "2", at=tmp_path)

@@ -19,7 +19,7 @@ from wattstep.schema.metrics import METRICS
 from wattstep.schema.run_documents import PlannedFacts
 from wattstep.schema.sanitize import plain
 from wattstep.schema.version import VERSION
-from wattstep.schema.workload import ModuleSource, Specification
+from wattstep.schema.workload import OPTIMIZER_KERNELS, ModuleSource, Specification
 from wattstep.store.folder import replacing
 
 SCHEMA: Final = 1
@@ -41,6 +41,7 @@ PLANNED: Final[Mapping[str, type]] = MappingProxyType(
 )  # fmt: skip
 _OF_TUNE: Final[Mapping[str, type]] = MappingProxyType({"engine": str, "seed": int})
 MOST_BYTES: Final = 1 << 20
+MOST_THREADS: Final = 1024  # more than any machine's cores: a million ends the process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +215,15 @@ def read_plan(path: Path) -> PlanFile:
         ) from error
 
 
+def _can_be(name: str, value: Any) -> bool:
+    """Whether a setting of a script has a value that its process survives; workloads check their own."""
+    if name in ("threads", "interop_threads"):
+        return 1 <= int(value) <= MOST_THREADS
+    if name == "loader_workers":
+        return 0 <= int(value) <= MOST_THREADS
+    return name != "optimizer_kernel" or value in OPTIMIZER_KERNELS
+
+
 def _parsed(document: Mapping[str, Any]) -> PlanFile:
     settings = document["settings"]
     if not isinstance(settings, dict):
@@ -228,6 +238,8 @@ def _parsed(document: Mapping[str, Any]) -> PlanFile:
     for name, value in settings.items():
         if type(value) is not types[name]:  # True is no number
             raise ValueError(f"settings.{name} is {value!r}")
+        if not _can_be(name, value):
+            raise ValueError(f"settings.{name} is {value!r}, which cannot be")
     if tuned:
         workload = "" if script else str(document["workload"])
         return PlanFile(workload=workload, script=script, settings=settings, planned=None)

@@ -10,17 +10,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 INTERRUPTED = 130  # the exit code after Ctrl-C
+MOST_TEXT = 300  # characters of an error's text
 
 
 def run_script(
-    script: str, arguments: Sequence[str], note: Callable[[str], None], *, module: bool = False
+    script: str,
+    arguments: Sequence[str],
+    failed: Callable[[BaseException], None],
+    *,
+    module: bool = False,
 ) -> int:
     """Runs a script to its end; returns its exit code.
 
     Args:
         script: Its file, or the module's name.
         arguments: Its own.
-        note: Told of the error that it ended with.
+        failed: Told of the error that it ended with.
         module: Whether it is a module (`python -m`).
     """
     try:
@@ -35,7 +40,7 @@ def run_script(
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:
-        note(f"the script ended with {type(error).__name__}")
+        failed(error)
         _print_error(error)
         return 1
     return 0
@@ -59,6 +64,29 @@ def _exit_code(ending: SystemExit) -> int:
         return ending.code
     print(ending.code, file=sys.stderr)
     return 1
+
+
+def name_of(error: BaseException) -> str:
+    """What a script ended with, in words."""
+    return f"the script ended with {type(error).__name__}"
+
+
+def place_of(error: BaseException, script: str) -> str:
+    """The error's text and the script's line that it came from, in words; "" where it has neither.
+
+    Args:
+        error: That a script ended with.
+        script: Its file.
+    """
+    frames = [
+        each.lineno for each in traceback.extract_tb(error.__traceback__)
+        if Path(each.filename).name == Path(script).name
+    ]  # fmt: skip
+    line = error.lineno if isinstance(error, SyntaxError) else (frames or [None])[-1]
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = " ".join(str(text).split())[:MOST_TEXT]
+    where = "" if line is None else f"line {line}"
+    return ", ".join(each for each in (text, where) if each)
 
 
 def _print_error(error: BaseException) -> None:

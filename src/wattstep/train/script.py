@@ -32,7 +32,7 @@ from wattstep.train.allocators import find_allocator
 from wattstep.train.environment import canary, check_target
 from wattstep.train.environment.crowding import as_note, crowded_default, others_beside
 from wattstep.train.listener import ScriptListener
-from wattstep.train.running import INTERRUPTED, run_script
+from wattstep.train.running import INTERRUPTED, name_of, run_script
 
 MARKED_OTHERWISE = (
     " (another convention: --step-marker; under torchrun: torchrun --no-python wattstep profile "
@@ -253,7 +253,12 @@ def main() -> None:
     )
     engines.listen_to_script(script, settings.step_marker)
     settle_script(tuning_of(settings.tuned), _refuse)
-    code = run_script(settings.script, settings.arguments, recorder.note, module=settings.module)
+    code = run_script(
+        settings.script,
+        settings.arguments,
+        lambda error: recorder.note(name_of(error)),
+        module=settings.module,
+    )
     script.close(interrupted=code == INTERRUPTED)
     # The script's own interpreter would end here: what it registered runs, then its exit code.
     raise SystemExit(code)

@@ -50,12 +50,12 @@ class TuneFolder:
         self, path: Path, asked: Mapping[str, Any], processor: str, warn: Callable[[str], None]
     ) -> None:
         self.path = path
-        if (path / "run.json").exists():
-            raise InvalidValueError(
-                f"{path} is a run: --out names the folder of the tune", id="run-as-folder"
-            )
         with ExitStack() as opened:
             opened.enter_context(recording_errors(path))
+            if (path / "run.json").exists():
+                raise InvalidValueError(
+                    f"{path} is a run: --out names the folder of the tune", id="run-as-folder"
+                )
             path.mkdir(parents=True, exist_ok=True)
             opened.callback(os.close, lock_folder(path, LOCK, "another tune"))
             self._begin(asked, processor, warn)
@@ -110,7 +110,10 @@ class TuneFolder:
         if place.exists():
             try:
                 before = json.loads(read_plain(place))
-                problems = unlike(before["asked"], asked) + unlike_machines(
+                now_asked = json.loads(
+                    json.dumps(asked)
+                )  # a list where a tuple was, as in the file
+                problems = unlike(_flat(before["asked"]), _flat(now_asked)) + unlike_machines(
                     before["machine"], machine
                 )
                 changed = unlike(before["versions"], now)
@@ -133,6 +136,14 @@ class TuneFolder:
         }
         with replacing(place) as file:
             file.write(json.dumps(document, indent=1).encode() + b"\n")
+
+
+def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked with each setting by its own name, so that a difference is told by it."""
+    return {
+        **asked.get("settings", {}),
+        **{name: asked[name] for name in asked if name != "settings"},
+    }
 
 
 class KeptBench:

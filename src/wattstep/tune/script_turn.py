@@ -20,7 +20,7 @@ from wattstep import engines
 from wattstep.engines.after_import import after_import
 from wattstep.schema.processes import refusal_news
 from wattstep.schema.training_hooks import Listener, Phases
-from wattstep.train.running import run_script
+from wattstep.train.running import name_of, place_of, run_script
 from wattstep.train.script import settle_script, tuning_of
 from wattstep.tune.power import TurnPower
 
@@ -139,9 +139,13 @@ def main() -> int:
         replace(tuning_of(asked["changes"]), on_loss=counter.take_loss),
         lambda error: counter.refuse(dict(refusal_news(error))),
     )
-    notes: list[str] = []
-    code = run_script(asked["script"], asked["arguments"], notes.append, module=asked["module"])
+    errors: list[BaseException] = []
+    script = asked["script"]
+    code = run_script(script, asked["arguments"], errors.append, module=asked["module"])
     if code:
-        words = notes[0] if notes else f"the script ended with exit code {code}"
-        counter.refuse({"error": f"{words} before its turn was over"})
+        words = name_of(errors[0]) if errors else f"the script ended with exit code {code}"
+        why = place_of(errors[0], script) if errors else "run it by itself to see why"
+        counter.refuse(
+            {"error": ": ".join(filter(None, (f"{words} before its turn was over", why)))}
+        )
     counter.tell()

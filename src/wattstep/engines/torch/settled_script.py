@@ -11,8 +11,9 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.data import DataLoader
 
-from wattstep.engines.torch.shaping import lay_channels_last
+from wattstep.engines.torch.shaping import has_convolutions, lay_channels_last
 from wattstep.engines.torch.tuned import choose_kernel, nudge, use_interop_threads
+from wattstep.errors import InvalidValueError
 from wattstep.schema.training_hooks import ScriptTuning
 
 
@@ -77,6 +78,7 @@ class _Models:
         self._script = script
         self._settled: weakref.WeakSet[Any] = weakref.WeakSet()
         self._depth = self._steps = 0
+        self._laid = False
         plain = torch.nn.Module.__call__
 
         @functools.wraps(plain)
@@ -85,7 +87,7 @@ class _Models:
                 return plain(module, *args, **named)
             self._depth += 1
             try:
-                if self._depth == 1 and module not in self._settled:
+                if self._depth == 1 and module not in self._settled and not _in_backward():
                     self._settle(module)
                 return plain(module, *args, **named)
             finally:
@@ -101,6 +103,11 @@ class _Models:
         if self._steps == _STEPS:
             torch.nn.Module.__call__ = self._plain  # type: ignore[method-assign]
             self._hook.remove()
+            if self._script.channels_last and not self._laid:
+                raise InvalidValueError(
+                    "--channels-last: no model of the script has convolutions of images",
+                    id="no-convolutions",
+                )
 
     def _settle(self, module: Any) -> None:
         self._settled.add(module)
@@ -108,10 +115,16 @@ class _Models:
             return
         if self._script.nudge:
             nudge(module)
-        if self._script.channels_last:
+        if self._script.channels_last and has_convolutions(module):
             lay_channels_last(module, "the script's model")
+            self._laid = True
         if self._script.compiled and not _is_compiled(module):
             module.compile()
+
+
+def _in_backward() -> bool:
+    """True while gradients are computed: what checkpointing calls again are layers, and no model of its own."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _is_compiled(module: Any) -> bool:

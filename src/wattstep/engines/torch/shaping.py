@@ -12,13 +12,18 @@ from wattstep.errors import InvalidValueError
 _IMAGE = 4  # dimensions of a batch of images, and of a kernel that meets it
 
 
+def has_convolutions(model: torch.nn.Module) -> bool:
+    """Whether it has kernels that meet images."""
+    return any(weight.dim() == _IMAGE for weight in model.parameters())
+
+
 def lay_channels_last(model: torch.nn.Module, workload: str) -> None:
     """Lays kernels, and from now on the images that enter the model, with their channels last.
 
     Raises:
         InvalidValueError: It has no such kernels, so that nothing would change.
     """
-    if not any(weight.dim() == _IMAGE for weight in model.parameters()):
+    if not has_convolutions(model):
         raise InvalidValueError(
             f"--channels-last: {workload} has no convolutions of images", id="no-convolutions"
         )

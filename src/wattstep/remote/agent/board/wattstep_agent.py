@@ -28,7 +28,7 @@ from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.remote.agent.board.look import Look
 from wattstep.remote.agent.board.recorder import Recorder, say
 from wattstep.train.listener import ScriptListener
-from wattstep.train.running import INTERRUPTED, run_script
+from wattstep.train.running import INTERRUPTED, name_of, run_script
 
 AgentError = WattstepError  # what scripts that mark their own steps may catch
 
@@ -58,7 +58,7 @@ def run(settings, file, arguments):
     script = ScriptListener(recorder, done=lambda: recorder.watch_machine("after"))
     after_import("torch", lambda: TorchHooks(script).install())
     del sys.path[0]  # ours
-    code = run_script(file, arguments, recorder.note)
+    code = run_script(file, arguments, lambda error: recorder.note(name_of(error)))
     if code not in (0, INTERRUPTED):
         recorder.note("the script ended with exit code %d" % code)
     script.close(interrupted=code == INTERRUPTED)

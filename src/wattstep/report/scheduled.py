@@ -33,7 +33,7 @@ def _plan(facts: ScheduleFacts) -> Iterator[str]:
     yield f"Plan: {policy}, {plans}."
     if kinds := facts.get("clusters"):
         shares = (
-            f"{each['tasks']:,} on {each['cores']} ({quantity(each['tasks_s'], 's')})"
+            f"{each['tasks']:,} on cores {each['cores']} ({quantity(each['tasks_s'], 's')})"
             for each in kinds
         )
         yield f"By kind of core: {', '.join(shares)}."

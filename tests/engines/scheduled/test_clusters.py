@@ -108,7 +108,9 @@ def test_operations_run_on_their_cluster_and_the_slow_one_has_fewer(
     assert 0 < slow["tasks"] < fast["tasks"]
     assert slow["tasks_s"] == pytest.approx(0.001 * SLOWER * slow["tasks"], rel=0.01)
     said = " ".join(schedule_sentences(RunReport(schedule=facts)))
-    assert_says(said, f"{slow['tasks']} on {CORES[0]}", f"{fast['tasks']} on {CORES[-1]}")
+    assert_says(
+        said, f"{slow['tasks']} on cores {CORES[0]}", f"{fast['tasks']} on cores {CORES[-1]}"
+    )
 
 
 def test_operations_are_measured_on_each_cluster_and_kept() -> None:

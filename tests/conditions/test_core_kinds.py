@@ -38,7 +38,9 @@ def test_a_plan_by_measured_times_takes_unequal_cores_for_equal_and_says_so() ->
         cluster(*sorted(os.sched_getaffinity(0))[1:], FIRST, max_hz=1e9),
     ]
     planned: Any = {"policy": "co-run", "predicted": {}}
-    assert_says(taken_for_equal(planned, unequal), "2 kinds", f"--cores {FIRST}")
+    assert_says(taken_for_equal(planned, unequal), "2 kinds", f"--cores {FIRST}", "heterogeneous")
+    few_threads: Any = {**planned, "policy": "heterogeneous"}
+    assert "--policy" not in str(taken_for_equal(few_threads, unequal))
     assert taken_for_equal(planned, [cluster(*range(4096), max_hz=1e9)]) is None
     assert taken_for_equal({"policy": "default"}, unequal) is None
     told_apart: Any = {**planned, "clusters": [{"cores": "0", "tasks": 1, "tasks_s": 1.0}]}

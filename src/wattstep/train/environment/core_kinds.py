@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from wattstep.record.sensors import machine
+from wattstep.schedule.policies import UNEQUAL
 from wattstep.schema.cores import parse_clusters, parse_cores, spell_cores
 from wattstep.schema.run_documents import Cluster, ScheduleFacts
 
@@ -55,7 +56,8 @@ def taken_for_equal(
     kinds = kinds_of_cores(sorted(os.sched_getaffinity(0)), clusters)
     if not kinds:
         return None
+    apart = f", --policy {UNEQUAL} tells them apart" if schedule["policy"] != UNEQUAL else ""
     return (
         f"the plan of operations took cores of {len(kinds)} kinds ({', '.join(kinds)}) for equal ones: "
-        f"--cores {kinds[0]} keeps to one kind, --policy heterogeneous tells them apart"
+        f"--cores {kinds[0]} keeps to one kind{apart}"
     )

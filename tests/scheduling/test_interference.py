@@ -200,3 +200,15 @@ def test_a_step_of_chains_has_no_orders_for_two_workers() -> None:
     step = TaskGraph(tasks=tasks, after=chain.after, storage_bytes=())
     plan = at_random(Costs(step, True_({}), machine(2)), Random(0))
     assert plan.workers == 1
+
+
+def test_tasks_drawn_on_clusters_have_all_cores_of_two_of_them() -> None:
+    step, where = steps(), machine(2, 1, 4)
+    seen = set()
+    for seed in range(12):
+        plan = at_random(Costs(step, True_(TRUTH), where), Random(seed))
+        check(step, plan, where)
+        own = {one.cores for one in plan.placed}
+        assert len(own) == plan.workers == 2
+        seen |= own
+    assert seen == {(0, 1), (2,), (3, 4, 5, 6)}

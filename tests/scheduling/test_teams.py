@@ -95,3 +95,46 @@ def test_a_worker_on_changing_cores_keeps_no_team() -> None:
     assert of((0,), (0, 1), (1,), workers=1).keeps_teams
     assert of((0,), (1,), (0,), (1,), workers=2).keeps_teams
     assert not of((0,), (1,), (0, 1), workers=2).keeps_teams
+
+
+@settings(max_examples=30, deadline=None)
+@given(graphs(), st.lists(st.integers(1, 4), min_size=2, max_size=3))
+def test_workers_on_clusters_keep_to_cores_of_one(step: TaskGraph, cores: list[int]) -> None:
+    where = replace(machine(*cores), keeps_teams=True, most_memory=1.1)
+    times = MachineTimes(where)
+    plan = policies.find("heterogeneous")(step, times, where)
+    check(step, plan, where)
+    own = {(one.worker, one.cores) for one in plan.placed}
+    assert len(own) == (plan.workers if step.tasks else 0)
+    every = set(range(where.count))
+    for _, each in own:
+        assert set(each) == every or len({where.cluster_of[core] for core in each}) == 1
+    spans = {
+        name: simulate(step, policies.find(name)(step, times, where), times, where).makespan_s
+        for name in ("default", "global", "heterogeneous")
+    }
+    assert spans["heterogeneous"] <= min(spans.values()) * (1 + 1e-9)
+
+
+def test_the_slower_of_two_cores_has_as_much_less() -> None:
+    """Nine tasks of 1 s, of 2 s on the slow core: six there and three here end at 6 s."""
+    step = graph([()] * 9)
+    where = replace(machine(1, 1), keeps_teams=True)
+    times = Table({f"{n}": {0: [1.0], 1: [2.0]} for n in range(9)})
+    plan = policies.find("heterogeneous")(step, times, where)
+    assert [len(own) for own in plan.by_worker()] in ([6, 3], [3, 6])
+    assert sum(one.cores == (1,) for one in plan.placed) == 3
+    assert simulate(step, plan, times, where).makespan_s == pytest.approx(6.0)
+
+
+def test_a_cluster_is_shared_out_beside_one_that_is_not() -> None:
+    """Two tasks that two cores do not shorten, and one that four of another cluster take a quarter of."""
+    step = graph([(), (), ()])
+    where = replace(machine(2, 4), keeps_teams=True)
+    two = {0: [1.0, 1.0], 1: [9.0] * 4}
+    times = Table({"0": two, "1": two, "2": {0: [4.0, 2.0], 1: [4.0, 2.0, 1.4, 1.0]}})
+    plan = policies.find("heterogeneous")(step, times, where)
+    cores = {one.task: one.cores for one in plan.placed}
+    assert {cores[0], cores[1]} == {(0,), (1,)}
+    assert cores[2] == (2, 3, 4, 5)
+    assert simulate(step, plan, times, where).makespan_s == pytest.approx(1.0)

@@ -199,3 +199,18 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path, change: dict[str, ob
 def test_threads_beyond_the_cores_are_refused(threads: int, cluster: int) -> None:
     with pytest.raises(ValueError, match="cluster"):
         model().add("convolution", "a", threads, 1.0, cluster)
+
+
+def test_cores_of_all_clusters_together_have_times_of_their_own() -> None:
+    times = TaskTimes("here", (2, 1))
+    for seconds, threads, cluster in ((1.0, 2, 0), (4.0, 1, 1), (3.0, 3, times.together)):
+        times.add("elementwise", "b", threads, seconds, cluster)
+    one = task("b", kind="elementwise")
+    back = TaskTimes.from_dict(times.to_dict())
+    for each in (times, back):
+        told = [each.seconds(one, *where).value for where in ((2, 0), (1, 1), (3, 0), (3, 1))]
+        assert told == pytest.approx([1.0, 4.0, 3.0, 3.0])
+    with refused("too-many-threads", "here", 3):
+        times.seconds(one, 4)
+    with refused("too-many-threads", "here", 1):
+        TaskTimes("here", (1,)).seconds(one, 2)

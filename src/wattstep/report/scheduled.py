@@ -31,6 +31,12 @@ def _plan(facts: ScheduleFacts) -> Iterator[str]:
     policy = facts.get("policy", "")
     plans = "; ".join(dict.fromkeys(_update(each, policy) for each in facts["updates"]))
     yield f"Plan: {policy}, {plans}."
+    if kinds := facts.get("clusters"):
+        shares = (
+            f"{each['tasks']:,} on cores {each['cores']} ({quantity(each['tasks_s'], 's')})"
+            for each in kinds
+        )
+        yield f"By kind of core: {', '.join(shares)}."
     if "predicted" not in facts or "default" not in facts:
         return
     step, default = (Figure.from_dict(facts[key]) for key in ("predicted", "default"))

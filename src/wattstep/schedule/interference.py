@@ -26,24 +26,30 @@ NEAR: Final = (
 
 
 def at_random(costs: Costs, draw: Random) -> Schedule:
-    """A plan in which as many tasks as can be run two at a time, each on half of the cores, in an order drawn at random.
+    """A plan in which as many tasks as can be run two at a time, in an order drawn at random.
+
+    Each has half of the cores; of several clusters, all cores of one of two that are drawn.
 
     Args:
-        costs: Of the tasks on a machine of one cluster.
+        costs: Of the tasks.
         draw: The dice.
     """
-    cores = costs.machine.cores(0)
-    half = max(1, len(cores) // 2)
-
-    def choose(state: State) -> list[Start]:
-        count = min(len(state.ready), len(state.free) // half)
-        tasks = draw.sample(state.ready, count)
-        return [
-            (task, tuple(state.free[place * half : (place + 1) * half]))
-            for place, task in enumerate(tasks)
+    machine = costs.machine
+    clusters = range(len(machine.clusters))
+    if len(clusters) > 1:
+        teams = [tuple(machine.cores(one)) for one in draw.sample(clusters, 2)]
+    else:
+        half = max(1, machine.count // 2)
+        teams = [
+            tuple(range(first, first + half)) for first in range(0, machine.count - half + 1, half)
         ]
 
-    return along_the_clock(costs, cores, choose)
+    def choose(state: State) -> list[Start]:
+        free = [team for team in teams if team[0] in state.free]
+        tasks = draw.sample(state.ready, min(len(state.ready), len(free)))
+        return list(zip(tasks, free, strict=False))
+
+    return along_the_clock(costs, sum(teams, ()), choose)
 
 
 def factors(

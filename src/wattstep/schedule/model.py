@@ -34,7 +34,9 @@ class TaskTimes:
 
     Args:
         device: Whose, as its file names it.
-        most: Threads of an operation at most, by cluster.
+        most: Threads of an operation at most, by cluster. Of several, what was measured on the cores of all
+            together is that of a cluster behind the last (`together`), and counts for operations of more threads
+            than their cluster has cores.
         prior: Answers for operations that were never measured; None: they are refused.
     """
 
@@ -45,6 +47,11 @@ class TaskTimes:
         self._beside: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._handovers: list[float] = []
         self._page = PageTest[Key]()
+
+    @property
+    def together(self) -> int:
+        """The number for all clusters together, where there are several."""
+        return len(self.most)
 
     # What is measured
 
@@ -67,7 +74,7 @@ class TaskTimes:
                 f"{kind} on {threads} threads took {seconds} s, which cannot be"
             )
         key = (kind, shape, cluster)
-        curve = self._curves.setdefault(key, Curve(self.most[cluster]))
+        curve = self._curves.setdefault(key, Curve(self._most(cluster)))
         point = curve.points.get(threads)
         if point is not None and not point.is_stale:
             self._watch(key, seconds, point, curve.noise())
@@ -100,8 +107,10 @@ class TaskTimes:
         Raises:
             InvalidValueError: There is no such number of threads, or nothing is known of such a task.
         """
-        self._check(threads, cluster)
-        curve = self._curves.get((task.kind, task.shape, cluster))
+        spans = cluster < len(self.most) > 1 and threads > self.most[cluster]
+        place = self.together if spans else cluster
+        self._check(threads, place)
+        curve = self._curves.get((task.kind, task.shape, place))
         if curve is not None:
             return curve.at(threads)
         if self.prior is None:
@@ -209,15 +218,24 @@ class TaskTimes:
         self._page.add(key, deviation, deviation / (noise * sqrt(1 + 1 / len(point.seconds))))
 
     def _check(self, threads: int, cluster: int) -> None:
-        if not 0 <= cluster < len(self.most):
+        if not 0 <= cluster < self._places:
             raise InvalidValueError(
                 f"{self.device} has no cluster {cluster}: it has {len(self.most)}"
             )
-        if not 1 <= threads <= self.most[cluster]:
+        most = self._most(cluster)
+        if not 1 <= threads <= most:
             raise InvalidValueError(
-                f"{threads} threads: cluster {cluster} of {self.device} has 1 to {self.most[cluster]}",
+                f"{threads} threads: cluster {cluster} of {self.device} has 1 to {most}",
                 id="too-many-threads",
             )
+
+    @property
+    def _places(self) -> int:
+        """Clusters, with that of all together."""
+        return len(self.most) + (len(self.most) > 1)
+
+    def _most(self, cluster: int) -> int:
+        return self.most[cluster] if cluster < len(self.most) else sum(self.most)
 
     # On disk
 
@@ -258,10 +276,10 @@ class TaskTimes:
         checked = _DOCUMENT(document)
         model = cls(checked["device"], checked["most"], prior=prior)
         for each in checked["operations"]:
-            if each["cluster"] >= len(model.most):
+            if each["cluster"] >= model._places:
                 raise ValueError(f"there is no cluster {each['cluster']}")
             curve = model._curves.setdefault(
-                (each["kind"], each["shape"], each["cluster"]), Curve(model.most[each["cluster"]])
+                (each["kind"], each["shape"], each["cluster"]), Curve(model._most(each["cluster"]))
             )
             for point in each["points"]:
                 if point["threads"] > curve.most or not point["seconds"]:

@@ -178,13 +178,13 @@ def along_the_clock(
 
     Args:
         costs: Of the tasks.
-        cores: Of one cluster, that are used.
+        cores: That are used.
         choose: What to begin now; it must begin something where nothing runs.
         rank: Ready tasks with more of it come first; None: in the framework's order.
         policy: As of `Schedule`.
     """
-    graph, times, machine = costs.graph, costs.times, costs.machine
-    cluster = machine.cluster_of[cores[0]]
+    graph, times = costs.graph, costs.times
+    cluster_of = costs.machine.cluster_of
     missing = [len(each) for each in graph.after]
     before = graph.before()
     state = State(
@@ -199,8 +199,10 @@ def along_the_clock(
     while state.ready or state.ends:
         state.ready.sort(key=order)
         for task, own in choose(state) if state.ready and state.free else []:
+            cluster = cluster_of[own[0]]
             others = [
-                Running(graph.tasks[n], len(each), cluster) for n, each in state.cores.items()
+                Running(graph.tasks[n], len(each), cluster_of[each[0]])
+                for n, each in state.cores.items()
             ]
             factor = (
                 times.slowdown(Running(graph.tasks[task], len(own), cluster), others).value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wattstep.errors import InvalidValueError
@@ -178,6 +178,17 @@ class Schedule:
             tuple(one for one in self.placed if one.worker == worker)
             for worker in range(self.workers)
         )
+
+    def on_cores(self, numbers: Sequence[int]) -> Schedule:
+        """The same plan with other numbers of cores.
+
+        Args:
+            numbers: For each number that it has, shape (cores,).
+        """
+        placed = (
+            replace(one, cores=tuple(numbers[core] for core in one.cores)) for one in self.placed
+        )
+        return replace(self, placed=tuple(placed))
 
     @property
     def keeps_teams(self) -> bool:

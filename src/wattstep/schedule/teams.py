@@ -25,6 +25,12 @@ def uneven(cores: int) -> Iterator[tuple[int, ...]]:
         small *= 2
 
 
+def of_sizes(cores: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Cores of teams of these sizes, one after the other."""
+    firsts = (sum(sizes[:team]) for team in range(len(sizes)))
+    return tuple(tuple(cores[at : at + size]) for at, size in zip(firsts, sizes, strict=True))
+
+
 def in_teams(
     costs: Costs,
     cluster: int,
@@ -46,8 +52,7 @@ def in_teams(
         policy: As of `Schedule`.
     """
     cores = costs.machine.cores(cluster)
-    firsts = [sum(sizes[:team]) for team in range(len(sizes))]
-    teams = [tuple(cores[first : first + size]) for first, size in zip(firsts, sizes, strict=True)]
+    teams = of_sizes(cores, sizes)
     largest = max(sizes)
 
     def choose(state: State) -> list[Start]:

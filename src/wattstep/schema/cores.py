@@ -28,6 +28,19 @@ def parse_cores(text: str, named: str | None = None) -> tuple[int, ...]:
     return tuple(sorted(cores))
 
 
+def parse_clusters(text: str) -> tuple[tuple[int, ...], ...]:
+    """Sets of cores of several kinds from "0-3,4-7"; one set is of one kind.
+
+    Raises:
+        InvalidValueError: One is none, or has a core of another.
+    """
+    named = f"--cores {text!r}"
+    clusters = tuple(parse_cores(part, named) for part in text.split(","))
+    if len({core for each in clusters for core in each}) < sum(map(len, clusters)):
+        raise InvalidValueError(f"{named}: a core is in one set alone")
+    return clusters
+
+
 def check_cores(text: str, named: str | None = None) -> tuple[int, ...]:
     """A set of cores that this process may run on, as `parse_cores` reads it.
 

@@ -269,6 +269,7 @@ _SCHEDULE: Final[Mapping[str, Check]] = {
             }
         )
     ),
+    "clusters": listed(record({"cores": string, "tasks": whole(0, INT64), "tasks_s": at_least(0)})),
 }
 _ASKED: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("steps", "clean_steps", "least_steps"), or_none(_STEP)),

@@ -356,6 +356,20 @@ class Relearning(TypedDict):
     learning_steps: int
 
 
+class PlannedCluster(TypedDict):
+    """Cores of one kind in a plan, "0-3".
+
+    Attributes:
+        cores: The system's numbers.
+        tasks: Operations that it places there; those on all cores count for each kind.
+        tasks_s: Seconds that these take in a step by the plan, summed.
+    """
+
+    cores: str
+    tasks: int
+    tasks_s: float
+
+
 class ScheduleFacts(TypedDict, total=False):
     """How the operations of a step were planned, where the engine carried out a plan.
 
@@ -379,6 +393,7 @@ class ScheduleFacts(TypedDict, total=False):
         handover_s: From the end of an operation to the begin of one that another worker had waited with.
         interference: By kinds of operations.
         relearned: When operations were measured again.
+        clusters: By kind of core, where the plan tells several apart.
     """
 
     policy: str
@@ -397,6 +412,7 @@ class ScheduleFacts(TypedDict, total=False):
     handover_s: float
     interference: list[Interference]
     relearned: list[Relearning]
+    clusters: list[PlannedCluster]
 
 
 class PlannedFacts(TypedDict, total=False):

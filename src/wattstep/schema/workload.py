@@ -197,6 +197,7 @@ class Preparation:
             with all channels of each together.
         compiled: Whether the engine compiles the model.
         policy: By which the engine plans where each operation runs; None: as the framework does.
+        clusters: Numbers of the cores of each kind that it tells apart, the fastest first; (): all are alike.
         checkpointing: Whether activations of each block are dropped, and computed again in the
             backward pass.
         train_last: Layers that train, the last of those that own parameters; None: all that do.
@@ -223,6 +224,7 @@ class Preparation:
     channels_last: bool = False
     compiled: bool = False
     policy: str | None = None
+    clusters: tuple[tuple[int, ...], ...] = ()
     checkpointing: bool = False
     train_last: int | None = None
     lora: int | None = None

@@ -13,7 +13,7 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.tracing.schedule import LEAST_CLEAN, WANTED, TraceMode
 from wattstep.schedule import policies
 from wattstep.schema.condition_documents import CooldownFacts
-from wattstep.schema.cores import check_cores
+from wattstep.schema.cores import check_cores, parse_clusters, spell_cores
 from wattstep.schema.goal import Goal
 from wattstep.schema.opencl import MODES
 from wattstep.schema.run_documents import (
@@ -38,6 +38,7 @@ from wattstep.schema.workload import (
     check_processing,
 )
 from wattstep.train.allocators import find_allocator
+from wattstep.train.environment.core_kinds import clusters_for
 from wattstep.train.strategies import MemoryStrategies
 
 LEAST_STEPS = 20  # clean steps of a run that is limited by time
@@ -115,7 +116,10 @@ class TrainingSettings(MemoryStrategies):
         "N",
     )
     cores: str | None = setting(
-        None, "Cores that the training may run on, e.g. 0-3 or 0+2. [default: all]", "SET"
+        None,
+        "Cores that the training may run on, e.g. 0-3 or 0+2; with --policy heterogeneous also sets of "
+        "unequal ones, the fastest first, e.g. 0-3,4-7. [default: all]",
+        "SET",
     )
     allocator: str | None = setting(
         None,
@@ -369,7 +373,15 @@ class TrainingSettings(MemoryStrategies):
                     f"--{option}: of a training on this machine; without --target", id="only-here"
                 )
         if self.cores is not None:
-            check_cores(self.cores)
+            clusters = parse_clusters(self.cores)
+            for each in clusters:
+                check_cores(spell_cores(each))
+            if len(clusters) > 1 and self.policy != policies.UNEQUAL:
+                raise InvalidValueError(
+                    f"--cores {self.cores}: several sets are kinds of cores, which --policy {policies.UNEQUAL} alone "
+                    f"tells apart: give it, or --cores {spell_cores(sum(clusters, ()))}",
+                    id="needs-policy",
+                )
         if self.allocator is not None:
             find_allocator(self.allocator)
 
@@ -452,6 +464,7 @@ class TrainingSettings(MemoryStrategies):
             optimizer_kernel=self.optimizer_kernel,
             interop_threads=self.interop_threads,
             policy=self.policy,
+            clusters=clusters_for(self.cores) if self.policy == policies.UNEQUAL else (),
             opencl_mode=self.opencl_mode,
             exported=Path(place) if (place := self.exported or self.made_export) else None,
             **self.prepared,

@@ -148,7 +148,7 @@ def _precisions(place: Place) -> tuple[Value, ...] | Missing:
     return tuple(others) or Missing("the workload has one alone")
 
 
-# One number of threads for all is the knob of that name, and plans know equal cores alone.
+# One number of threads for all is the knob of that name; kinds of cores are that of `cores`.
 _NOT_TRIED: Final = frozenset({"global", "heterogeneous"})
 _OF_ENERGY: Final = frozenset({"joules"})
 PLAIN_POLICY: Final = "default"  # the framework's own order

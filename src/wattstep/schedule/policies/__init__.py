@@ -26,6 +26,9 @@ POLICIES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     }
 )
 
+UNEQUAL: Final = (
+    "heterogeneous"  # the policy that tells kinds of cores apart where plans are carried out
+)
 
 FIRST_STEPS: Final = (
     3  # of a training, before which there is no plan: one as it is, two that are recorded

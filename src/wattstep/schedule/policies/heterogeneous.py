@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Final
 
 from wattstep.schedule.copies import Memories
 from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Start, best_of, planned
-from wattstep.schedule.policies import critical_path
+from wattstep.schedule.policies import critical_path, global_threads
 from wattstep.schedule.tasks import Schedule, TaskGraph
+from wattstep.schedule.teams import even, of_sizes
 from wattstep.schedule.times import Times
 
 # Parts of a task's share of the whole machine that count as if they delayed its end: with more of it, operations
@@ -17,9 +20,19 @@ THRIFT: Final = (0.0, 0.5, 1.0, 2.0)
 
 
 def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
-    """As of `policies.Plan`: the best of several, of all on one cluster or accelerator, and of `critical_path`."""
+    """As of `policies.Plan`: the best of several, of all on one cluster or accelerator, and of `critical_path`.
+
+    Of clusters whose workers keep their cores: one operation after the other on some cores of a cluster or on all,
+    or by workers that each have some of a cluster's, which is shared out evenly or not used.
+    """
     costs = Costs(graph, times, machine)
     every = tuple(range(len(machine.clusters)))
+    if machine.keeps_teams and len(every) > 1:
+        plans = [global_threads.plan(graph, times, machine)]
+        plans += [
+            earliest(costs, every, 0.0, teams) for teams in _divisions(machine) if graph.tasks
+        ]
+        return best_of(plans, graph, times, machine)
     plans = [critical_path.plan(graph, times, machine)]
     if graph.tasks:
         plans += [earliest(costs, every, thrift) for thrift in THRIFT]
@@ -27,13 +40,32 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     return best_of(plans, graph, times, machine)
 
 
-def earliest(costs: Costs, clusters: tuple[int, ...], thrift: float) -> Schedule:
+def _divisions(machine: Machine) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Cores of workers: of each cluster none, all for one, or even shares."""
+    ways = [[(), (one.cores,), *even(one.cores)] for one in machine.clusters]
+    for sizes in product(*ways):
+        teams = tuple(
+            team
+            for cluster, own in enumerate(sizes)
+            for team in of_sizes(machine.cores(cluster), own)
+        )
+        if teams:
+            yield teams
+
+
+def earliest(
+    costs: Costs,
+    clusters: tuple[int, ...],
+    thrift: float,
+    teams: Sequence[tuple[int, ...]] = (),
+) -> Schedule:
     """Tasks by how much of the step waits for them, each on the cores of the cluster where it ends first.
 
     Args:
         costs: Of the tasks.
         clusters: That are used.
         thrift: As of `THRIFT`.
+        teams: Sets of cores, of one cluster each, of which a task has one; (): any cores.
     """
     graph, machine = costs.graph, costs.machine
     count = len(graph.tasks)
@@ -49,10 +81,14 @@ def earliest(costs: Costs, clusters: tuple[int, ...], thrift: float) -> Schedule
         options = []
         for cluster in clusters:
             copy_s = memories.copy_s(task, cluster)
-            cores = sorted(machine.cores(cluster), key=lambda core: (free_at[core], core))
-            for threads in _counts(costs, task, cluster):
+            offers = [one for one in teams if machine.cluster_of[one[0]] == cluster]
+            if not teams:
+                cores = sorted(machine.cores(cluster), key=lambda core: (free_at[core], core))
+                offers = [tuple(cores[:threads]) for threads in _counts(costs, task, cluster)]
+            for own in offers:
+                threads = len(own)
                 seconds = copy_s + costs.seconds(task, threads, cluster)
-                begin = max(ready, free_at[cores[threads - 1]])
+                begin = max(ready, *(free_at[core] for core in own))
                 price = begin + seconds * (1 + thrift * threads / machine.clusters[cluster].cores)
                 options.append(
                     (
@@ -61,7 +97,7 @@ def earliest(costs: Costs, clusters: tuple[int, ...], thrift: float) -> Schedule
                         begin,
                         begin + seconds,
                         cluster,
-                        tuple(sorted(cores[:threads])),
+                        tuple(sorted(own)),
                     )
                 )
         _, _, begin, end, cluster, own = min(options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from wattstep.errors import RecordingError, UnrecordedInterrupt, error_of
-from wattstep.schema.cores import parse_cores
+from wattstep.schema.cores import parse_clusters
 from wattstep.schema.processes import ChildNews, ending_words
 from wattstep.schema.processes import ends_with_us as passing_on
 from wattstep.store.files import new_name
@@ -46,7 +46,7 @@ def start_training(
         cage,
         output=output,
         ends_with_us=ends_with_us,
-        cores=cores if settings.cores is None else parse_cores(settings.cores),
+        cores=cores if settings.cores is None else sum(parse_clusters(settings.cores), ()),
         environment={} if settings.allocator is None else find_allocator(settings.allocator),
         watchdog=find_watchdog(settings.processor, settings.memory_reserve),
     )

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 
 from wattstep.record.sensors import machine
-from wattstep.schema.cores import spell_cores
+from wattstep.schedule.policies import UNEQUAL
+from wattstep.schema.cores import parse_clusters, parse_cores, spell_cores
 from wattstep.schema.run_documents import Cluster, ScheduleFacts
 
 
@@ -29,21 +30,34 @@ def kinds_of_cores(
     return tuple(spell_cores(mine) for _, mine in kinds) if len(kinds) > 1 else ()
 
 
+def clusters_for(cores: str | None) -> tuple[tuple[int, ...], ...]:
+    """Numbers of the cores of each kind for a plan that tells them apart; none where all are alike.
+
+    Args:
+        cores: As `--cores` has them: several sets are the kinds; else those count that the system tells.
+    """
+    if cores is not None and "," in cores:
+        return parse_clusters(cores)
+    return tuple(map(parse_cores, kinds_of_cores(sorted(os.sched_getaffinity(0)))))
+
+
 def taken_for_equal(
     schedule: ScheduleFacts, clusters: Sequence[Cluster] | None = None
 ) -> str | None:
     """Note of a run whose plan took unequal cores for equal ones; None: it did not.
 
     Args:
-        schedule: Of the run; a plan that asks for no times of operations asks for no cores.
+        schedule: Of the run; a plan that asks for no times of operations asks for no cores, and one that has
+            clusters tells them apart.
         clusters: As of `kinds_of_cores`.
     """
-    if "predicted" not in schedule:
+    if "predicted" not in schedule or "clusters" in schedule:
         return None
     kinds = kinds_of_cores(sorted(os.sched_getaffinity(0)), clusters)
     if not kinds:
         return None
+    apart = f", --policy {UNEQUAL} tells them apart" if schedule["policy"] != UNEQUAL else ""
     return (
         f"the plan of operations took cores of {len(kinds)} kinds ({', '.join(kinds)}) for equal ones: "
-        f"--cores {kinds[0]} keeps to one kind"
+        f"--cores {kinds[0]} keeps to one kind{apart}"
     )

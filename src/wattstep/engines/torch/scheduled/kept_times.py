@@ -41,7 +41,12 @@ def device(machine: Machine) -> str:
     name = dict(processor).get("model name") or platform.machine()
     usable = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     digest = hashlib.sha256(what.encode()).hexdigest()[:16]
-    return f"{name}, cores {usable}, {machine.count} threads, torch {torch.__version__}, {digest}"
+    kinds = (
+        f" on {','.join(each.name for each in machine.clusters)}"
+        if len(machine.clusters) > 1
+        else ""
+    )
+    return f"{name}, cores {usable}, {machine.count} threads{kinds}, torch {torch.__version__}, {digest}"
 
 
 def path_of(machine: Machine) -> Path:
@@ -54,20 +59,20 @@ def read(machine: Machine) -> tuple[TaskTimes, str]:
     """The model of this machine, empty where none is kept, and why one that is kept cannot be used, or "".
 
     Args:
-        machine: Of one cluster: its cores.
+        machine: Its cores; several clusters are named by them.
     """
-    prior = MachineTimes(machine)
+    prior, most = MachineTimes(machine), tuple(each.cores for each in machine.clusters)
     path, name = path_of(machine), device(machine)
     problem = ""
     if path.exists():
         try:
             model = TaskTimes.load(path, name, prior=prior)
-            if model.most == (machine.count,):
+            if model.most == most:
                 return model, ""
             problem = f"{path} is of other threads"
         except InvalidValueError as error:
             problem = str(error)
-    return TaskTimes(name, (machine.count,), prior=prior), problem
+    return TaskTimes(name, most, prior=prior), problem
 
 
 def keep(model: TaskTimes, machine: Machine) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log
 from random import Random
@@ -68,6 +68,7 @@ def learn(
     machine: Machine,
     optimizer: torch.optim.Optimizer,
     model: TaskTimes,
+    cores: Sequence[int] = (),
 ) -> Learned:
     """Adds to a performance model what is not known of the tasks of an update, by carrying it out again and again.
 
@@ -76,22 +77,33 @@ def learn(
     at a time in orders drawn at random, in turn with one at a time. Where the model knows the tasks from
     before, a first round tells whether that still holds (`TaskTimes.disturbed`).
 
+    Of several clusters each has rounds of its own, by a worker that is kept to its cores, and there is one on the
+    cores of all together; tasks then run beside each other on two of them.
+
     Args:
         captured: The update.
         batch: Tensors that it takes.
-        machine: Of one cluster: its cores.
+        machine: Its cores.
         optimizer: Whose state it changes.
         model: Of this machine.
+        cores: The number of each of the machine's cores for `TorchThreads`; (): the same.
     """
     with _restored(captured, optimizer):
-        return _Learning(captured, batch, machine, model).run()
+        return _Learning(captured, batch, machine, model, cores).run()
 
 
 class _Learning:
     def __init__(
-        self, captured: Captured, batch: Sequence[torch.Tensor], machine: Machine, model: TaskTimes
+        self,
+        captured: Captured,
+        batch: Sequence[torch.Tensor],
+        machine: Machine,
+        model: TaskTimes,
+        cores: Sequence[int],
     ) -> None:
         self._captured, self._batch, self._machine, self._model = captured, batch, machine, model
+        self._cores = cores
+        self._clusters = range(len(machine.clusters))
         self._tasks = captured.graph.tasks
         self._looks = sorted({(task.kind, task.shape) for task in self._tasks})
         self._reading_s = _reading_s()
@@ -101,18 +113,17 @@ class _Learning:
     def run(self) -> Learned:
         """As `learn`."""
         model, cores = self._model, self._machine.count
-        known = [look for look in self._looks if model.knows(*look)]
+        several = [model.together] if len(self._clusters) > 1 else []
+        places = [*self._clusters, *several]
+        known = [look for look in self._looks if all(model.knows(*look, place) for place in places)]
         model.settle()
         factor = self._check(known) if known else None
-        for _ in range(ROUNDS):
-            wanted = Counter(
-                threads for look in self._looks if (threads := model.next_to_try(*look)) is not None
-            )
-            if not wanted:
-                break
-            self._measure(wanted.most_common(1)[0][0])
+        for cluster in self._clusters:
+            self._learn_alone(cluster)
         if cores > 1 and (factor is not None or len(known) < len(self._looks)):
-            self._learn_switch(cores)
+            for place in several:
+                self._measure(cores, place)
+            self._learn_switch()
             self._learn_together()
         if not self._outside_s:
             self._measure(1)
@@ -121,28 +132,45 @@ class _Learning:
 
     def _check(self, known: Sequence[tuple[str, str]]) -> float | None:
         """Times as long that tasks take as was known; None: as long."""
-        best = Counter(self._model.best(*look) for look in known).most_common(1)[0][0]
-        self._measure(best)
+        for cluster in self._clusters:
+            best = Counter(self._model.best(*look, cluster) for look in known)
+            self._measure(best.most_common(1)[0][0], cluster)
         if self._model.disturbed():
             if abs(log(self._model.change())) >= LEAST_CHANGE:
                 return self._model.relearn()
             self._model.settle()  # medians follow what is small by themselves
         return None
 
-    def _measure(self, threads: int) -> None:
+    def _learn_alone(self, cluster: int) -> None:
+        """What each task takes on a cluster, by numbers of threads."""
+        for _ in range(ROUNDS):
+            wanted = Counter(
+                threads
+                for look in self._looks
+                if (threads := self._model.next_to_try(*look, cluster)) is not None
+            )
+            if not wanted:
+                break
+            self._measure(wanted.most_common(1)[0][0], cluster)
+
+    def _measure(self, threads: int, cluster: int = 0) -> None:
         """Each task, with what lies between it and the next, on so many threads."""
-        for step in self._carried_out(self._alone([threads] * len(self._tasks))):
+        for step in self._carried_out(self._alone([threads] * len(self._tasks), cluster)):
             self._outside_s.append(step.begin_s[0] if step.begin_s else step.lasted_s)
             for task, seconds in zip(self._tasks, self._until_next(step), strict=True):
-                self._model.add(task.kind, task.shape, threads, seconds)
+                self._model.add(task.kind, task.shape, threads, seconds, cluster)
 
-    def _learn_switch(self, cores: int) -> None:
-        """What tasks take longer after a change of the number of threads than without."""
+    def _learn_switch(self) -> None:
+        """What tasks take longer after a change of the number of threads than without, on the largest cluster."""
+        cluster = max(self._clusters, key=lambda one: self._machine.clusters[one].cores)
+        cores = self._machine.clusters[cluster].cores
+        if cores < 2:
+            return
         threads = [1 if number % 2 else cores for number in range(len(self._tasks))]
-        for step in self._carried_out(self._alone(threads)):
+        for step in self._carried_out(self._alone(threads, cluster)):
             seconds = self._until_next(step)
             for number in range(1, len(self._tasks)):
-                alone = self._model.seconds(self._tasks[number], threads[number]).value
+                alone = self._model.seconds(self._tasks[number], threads[number], cluster).value
                 self._model.add_switch(
                     threads[number - 1], threads[number], seconds[number] - alone
                 )
@@ -152,11 +180,12 @@ class _Learning:
         half = max(1, self._machine.count // 2)
         costs = Costs(self._captured.graph, self._model, self._machine)
         draw = Random(0)
-        alone = self._alone([half] * len(self._tasks))
+        halves = self._alone([half] * len(self._tasks))
         for _ in range(TOGETHER):
             plan = at_random(costs, draw)
             if plan.workers < 2:
                 return
+            alone = halves if len(self._clusters) == 1 else _one_by_one(plan)
             waits = plan.waits(self._captured.graph)
             workers = [one.worker for one in sorted(plan.placed, key=lambda one: one.task)]
             spans = [
@@ -172,8 +201,14 @@ class _Learning:
                 if waited:
                     self._model.add_handover(median(waited))
 
-    def _alone(self, threads: Sequence[int]) -> Schedule:
-        placed = [Placed(task=task, worker=0, threads=each) for task, each in enumerate(threads)]
+    def _alone(self, threads: Sequence[int], cluster: int = 0) -> Schedule:
+        """One worker, kept to a cluster's cores where there are others."""
+        is_kept = len(self._clusters) > 1 and cluster in self._clusters
+        cores = tuple(self._machine.cores(cluster)) if is_kept else ()
+        placed = [
+            Placed(task=task, worker=0, threads=each, cores=cores)
+            for task, each in enumerate(threads)
+        ]
         return Schedule(workers=1, placed=tuple(placed))
 
     def _until_next(self, step: _Step) -> list[float]:
@@ -190,7 +225,8 @@ class _Learning:
         Once only where it lasts long.
         """
         count = len(self._tasks)
-        with closing(TorchThreads(self._captured, plan)) as executor:
+        own = plan.on_cores(self._cores) if self._cores else plan
+        with closing(TorchThreads(self._captured, own)) as executor:
             executor.trace()
             called = perf_counter_ns()
             executor.step(self._batch)
@@ -214,6 +250,15 @@ class _Learning:
                     lasted_s=(ended - called) * 1e-9,
                 )
             self._steps += warm + tries
+
+
+def _one_by_one(plan: Schedule) -> Schedule:
+    """All tasks where a plan has them, but in the framework's order, each after the one before."""
+    placed = sorted(plan.placed, key=lambda one: one.task)
+    return replace(
+        plan,
+        placed=tuple(replace(one, waits=(one.task - 1,) if one.task else ()) for one in placed),
+    )
 
 
 def _gave_way() -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -19,10 +20,12 @@ from wattstep.schedule.model import TaskTimes
 from wattstep.schedule.study import Planned, Study, study
 from wattstep.schedule.tasks import Schedule, TaskGraph
 from wattstep.schedule.times import MachineTimes
+from wattstep.schema.cores import spell_cores
 from wattstep.schema.figure import Figure, Status
-from wattstep.schema.run_documents import Relearning, ScheduleFacts
+from wattstep.schema.run_documents import PlannedCluster, Relearning, ScheduleFacts
 
 Plan = Callable[[TaskGraph], Schedule]
+Clusters = Sequence[Sequence[int]]  # the system's numbers of the cores of each kind
 DEFAULT: Final = "default"  # the policy that asks for no times
 GIVEN: Final = "given"  # a plan that somebody else made
 MOST_MEMORY: Final = 1.1  # of what torch's own order holds
@@ -53,14 +56,15 @@ class Planner:
     Args:
         policy: Its name.
         plan: Makes the plans in place of a policy; None: none does.
+        clusters: As of `here`.
 
     Attributes:
         relearned: When steps no longer took what they had, and what came of it.
         remarks: What a reader must know of kept times.
     """
 
-    def __init__(self, policy: str, plan: Plan | None) -> None:
-        self._policy, self._plan = policy, plan
+    def __init__(self, policy: str, plan: Plan | None, clusters: Clusters = ()) -> None:
+        self._policy, self._plan, self._clusters = policy, plan, clusters
         self._times: TaskTimes | None = None
         self._machine: Machine | None = None
         self._known_before = False
@@ -97,10 +101,11 @@ class Planner:
             planned = PlannedUpdate(schedule=unpinned(made))
         else:
             times, machine = self._model()
-            learned = learn(captured, batch, machine, optimizer, times)
+            numbers = numbers_of(machine, self._clusters)
+            learned = learn(captured, batch, machine, optimizer, times, numbers)
             self._remark(kept_times.keep(times, machine))
             studied = study(self._policy, graph, times, machine, (DEFAULT, self._policy))
-            schedule = unpinned(studied.plans[-1].schedule)
+            schedule = unpinned(studied.plans[-1].schedule, numbers)
             planned = PlannedUpdate(schedule=schedule, studied=studied, learned=learned)
         self._planned[key] = planned
         return planned
@@ -112,7 +117,7 @@ class Planner:
     def _model(self) -> tuple[TaskTimes, Machine]:
         """The performance model, from before where one is kept."""
         if self._times is None or self._machine is None:
-            self._machine = here(torch.get_num_threads())
+            self._machine = here(torch.get_num_threads(), self._clusters)
             self._times, problem = kept_times.read(self._machine)
             self._known_before = self._times.known > 0
             self._remark(problem)
@@ -181,7 +186,21 @@ class Planner:
             if kind in kinds and other in kinds
         ]
         facts["relearned"] = list(self.relearned)
+        if len(self._machine.clusters) > 1:
+            facts["clusters"] = list(_shares(self._machine, [each.plans[-1] for each in studies]))
         return facts
+
+
+def _shares(machine: Machine, plans: Sequence[Planned]) -> Iterator[PlannedCluster]:
+    """What each cluster has of the plans of a step; operations on the cores of all count for each."""
+    for number, cluster in enumerate(machine.clusters):
+        own = [
+            each.timeline.end_s[placed.task] - each.timeline.begin_s[placed.task]
+            for each in plans
+            for placed in each.schedule.placed
+            if number in {machine.cluster_of[core] for core in placed.cores}
+        ]
+        yield {"cores": cluster.name, "tasks": len(own), "tasks_s": sum(own)}
 
 
 def _figure(plans: Sequence[Planned], beside_s: tuple[float, float, float]) -> Figure:
@@ -196,8 +215,8 @@ def _figure(plans: Sequence[Planned], beside_s: tuple[float, float, float]) -> F
     )
 
 
-def here(cores: int) -> Machine:
-    """What plans are made for: so many equal cores, whose teams of threads stay together as OpenMP has them.
+def here(cores: int, clusters: Clusters = ()) -> Machine:
+    """What plans are made for: so many cores, whose teams of threads stay together as OpenMP has them.
 
     After an operation GNU's OpenMP has the threads of a team wait for the next one on their cores for about 3 ms
     (its manual, GOMP_SPINCOUNT), or, with more threads than cores, lie down at once, which makes each operation
@@ -206,12 +225,51 @@ def here(cores: int) -> Machine:
 
     Args:
         cores: Number of them.
+        clusters: Kinds of cores that are told apart, of which those that this process may use count, the first ones
+            first; where that leaves one, all are equal.
     """
-    return replace(equal_cores(cores), keeps_teams=True, most_memory=MOST_MEMORY)
+    machine = replace(equal_cores(cores), keeps_teams=True, most_memory=MOST_MEMORY)
+    kinds = _used(cores, clusters)
+    if len(kinds) < 2:
+        return machine
+    [alike] = machine.clusters  # what rates they have, their times tell
+    own = tuple(replace(alike, name=spell_cores(each), cores=len(each)) for each in kinds)
+    return replace(machine, clusters=own)
 
 
-def unpinned(schedule: Schedule) -> Schedule:
-    """A plan in which nothing runs beside anything else, or always on the same cores, needs not be kept to them."""
+def _used(cores: int, clusters: Clusters) -> list[list[int]]:
+    """The cores of each kind that are planned for, so many in all."""
+    usable = os.sched_getaffinity(os.getpid())
+    kinds = []
+    for cluster in clusters:
+        own = [core for core in cluster if core in usable][:cores]
+        cores -= len(own)
+        kinds += [own] if own else []
+    return kinds
+
+
+def numbers_of(machine: Machine, clusters: Clusters) -> tuple[int, ...]:
+    """The number of each core of a machine among those that this process may use; none where all are equal.
+
+    Args:
+        machine: As `here` makes it.
+        clusters: As it was made with.
+    """
+    if len(machine.clusters) < 2:
+        return ()
+    usable = sorted(os.sched_getaffinity(os.getpid()))
+    return tuple(usable.index(core) for kind in _used(machine.count, clusters) for core in kind)
+
+
+def unpinned(schedule: Schedule, numbers: Sequence[int] = ()) -> Schedule:
+    """A plan in which nothing runs beside anything else, or always on the same cores, needs not be kept to them.
+
+    Args:
+        schedule: The plan.
+        numbers: As of `numbers_of`: then only what is on all of them needs not.
+    """
+    if numbers and {placed.cores for placed in schedule.placed} != {tuple(range(len(numbers)))}:
+        return schedule.on_cores(numbers)
     if schedule.workers > 1 and len({placed.cores for placed in schedule.placed}) > 1:
         return schedule
     placed = tuple(replace(each, cores=()) for each in schedule.placed)

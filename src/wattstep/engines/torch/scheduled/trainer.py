@@ -78,7 +78,7 @@ class ScheduledTrainer(TorchTrainer):
         _check(preparation, **how)
         super().__init__(workload, preparation, **how)
         self._workload = workload.facts.name
-        self._planner = Planner(preparation.policy or DEFAULT, plan)
+        self._planner = Planner(preparation.policy or DEFAULT, plan, preparation.clusters)
         self._done = 0  # steps
         self._planned: dict[int, PlannedUpdate] = {}
         self._watched: dict[int, _Watched] = {}

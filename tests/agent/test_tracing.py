@@ -237,6 +237,28 @@ def test_layers_can_be_asked_for_and_are_timed_on_the_cpu_where_there_is_no_gpu(
     assert wattstep.load(tmp_path / "run").operations().to_arrow().num_rows > 0
 
 
+def test_copies_and_pickles_within_windows(tmp_path: Path) -> None:
+    copying = (
+        REAL.replace("import torch\n", "import copy, pickle, torch\n", 1)
+        + """
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    assert b"wattstep" not in pickle.dumps(model)
+    for each in copies:
+        nn.functional.cross_entropy(each(inputs), targets).backward()
+"""
+    )
+    rows = []
+    for name, script in (("copying", copying), ("alone", REAL)):
+        (tmp_path / name).mkdir()
+        folder = profiled(
+            tmp_path / name, "ours", "--trace", "layers", "--every", "5", code=0, script=script
+        )
+        tables = [json.loads(path.read_text()) for path in sorted(folder.glob("*.layers.json"))]
+        rows.append([[row[:4] for row in table["rows"]] for table in tables])
+    assert rows[0]
+    assert rows[0] == rows[1]
+
+
 # --- what is damaged ---------------------------------------------------------------------------------
 
 

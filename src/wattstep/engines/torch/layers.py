@@ -11,6 +11,7 @@ import torch
 from torch._C._profiler import _RecordFunctionFast
 
 from wattstep.engines.torch.global_hooks import around_modules
+from wattstep.engines.torch.own_hooks import hook_after, hook_before
 
 SCOPE = "wattstep.layer:"
 OUTSIDE = "(outside modules)"
@@ -196,8 +197,8 @@ class TopLevelMarks:
             def after(_module: Any, _inputs: Any, _output: Any, number: int = number) -> None:
                 left(number)
 
-            self._handles.append(module.register_forward_pre_hook(before))
-            self._handles.append(module.register_forward_hook(after))
+            self._handles.append(hook_before(module, before))
+            self._handles.append(hook_after(module, after))
 
     def detach(self) -> None:
         """Hooks out."""

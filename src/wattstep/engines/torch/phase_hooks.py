@@ -15,6 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 
 from wattstep.engines.torch.global_hooks import around_modules, call_without_hooks
 from wattstep.engines.torch.graph_sign import GraphSign
+from wattstep.engines.torch.own_hooks import hook_after, hook_before
 from wattstep.schema.training_hooks import PhaseListener
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
@@ -126,7 +127,7 @@ class PhaseHooks:
         self._ends = []
         if on:
             hooked = (n for n in self._networks if not _compiled_in_place(n))
-            self._ends = [n.register_forward_hook(self._network_ends) for n in hooked]
+            self._ends = [hook_after(n, self._network_ends) for n in hooked]
 
     def watch(self, module: Any) -> None:
         """Hooks at one network."""
@@ -136,10 +137,10 @@ class PhaseHooks:
         if _compiled_in_place(module):  # whose call tells of it: hooks would be compiled with it
             self._found(module)
             return
-        self._undo.append(module.register_forward_pre_hook(self._network_begins).remove)
-        self._ends.append(module.register_forward_hook(self._network_ends))
+        self._undo.append(hook_before(module, self._network_begins).remove)
+        self._ends.append(hook_after(module, self._network_ends))
         if hasattr(module, COMPILED):
-            self._undo.append(module.register_forward_hook(self._look_again).remove)
+            self._undo.append(hook_after(module, self._look_again).remove)
         self._found(module)
 
     def _name(self, module: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from wattstep.engines.torch.own_hooks import does_nothing
 from wattstep.errors import InvalidValueError
 
 _IMAGE = 4  # dimensions of a batch of images, and of a kernel that meets it
@@ -28,11 +29,20 @@ def lay_channels_last(model: torch.nn.Module, workload: str) -> None:
             f"--channels-last: {workload} has no convolutions of images", id="no-convolutions"
         )
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model.register_forward_pre_hook(_lay_inputs, with_kwargs=True)
+    model.register_forward_pre_hook(_LayInputs(), with_kwargs=True)
 
 
-def _lay_inputs(module: Any, arguments: Any, named: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, _lay, (arguments, named))
+class _LayInputs:
+    """A hook that copies keep; what is loaded from a pickle computes the same without it."""
+
+    def __call__(self, module: Any, arguments: Any, named: Any) -> Any:
+        return pytree.tree_map_only(torch.Tensor, _lay, (arguments, named))
+
+    def __deepcopy__(self, memo: Any) -> _LayInputs:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return does_nothing(3)
 
 
 def _lay(value: torch.Tensor) -> torch.Tensor:

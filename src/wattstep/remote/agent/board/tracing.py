@@ -9,6 +9,7 @@ import time
 import weakref
 
 from wattstep.engines.torch.layers import SCOPE
+from wattstep.engines.torch.own_hooks import hook_after, hook_before
 from wattstep.record.tracing.windows import Windows
 from wattstep.remote.agent.layout import CLOCK, LAYERS, TRACES
 
@@ -260,8 +261,8 @@ class LayerWindow:
             for tensor in outputs:
                 self.handles.append(tensor.register_hook(back))
 
-        self.handles.append(module.register_forward_pre_hook(begins))
-        self.handles.append(module.register_forward_hook(done))
+        self.handles.append(hook_before(module, begins))
+        self.handles.append(hook_after(module, done))
         for parameter in module.parameters():
             if parameter.requires_grad:
                 self.handles.append(

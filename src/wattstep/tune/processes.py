@@ -19,7 +19,7 @@ from typing import Any, Final
 from wattstep.errors import WattstepError
 from wattstep.schema.cores import parse_cores
 from wattstep.schema.figure import Status
-from wattstep.schema.processes import child_command, ending_words, outwait, readable
+from wattstep.schema.processes import child_command, ending_words, readable
 from wattstep.train.allocators import find_allocator
 from wattstep.train.child.child import SILENT_S, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
@@ -83,6 +83,7 @@ class SeatedProcess:
 
         Raises:
             Refused: It ended instead, or said nothing for half an hour.
+            KeyboardInterrupt: The user stopped us, or it.
         """
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
@@ -104,7 +105,7 @@ class SeatedProcess:
         return answer
 
     def _ended(self) -> str:
-        code = outwait(self.process)
+        code = self.process.wait()
         if code in (130, -signal.SIGINT):
             raise KeyboardInterrupt
         if self._cage.oom_kills:
@@ -113,18 +114,30 @@ class SeatedProcess:
         said = f": {lines[-1].strip()}" if lines else ""
         return f"its process {ending_words(code)}{said}"
 
+    def interrupt(self) -> None:
+        """Stops its turn: Ctrl-C goes to it as well, but a signal to us alone does not."""
+        self.process.send_signal(signal.SIGINT)
+
     def close(self) -> None:
-        """Ends it."""
+        """Ends it.
+
+        Raises:
+            KeyboardInterrupt: The user stopped us meanwhile; it is ended all the same.
+        """
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(_CLOSE_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self.process.kill()
-            outwait(self.process)
-        os.close(self._reading)
-        self._log.close()
+        with ExitStack() as closing:
+            closing.callback(self._log.close)
+            closing.callback(os.close, self._reading)
+            closing.callback(self._kill)
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_CLOSE_S)
+
+    def _kill(self) -> None:
+        """Ends what is still there."""
+        self.process.kill()
+        self.process.wait()
 
 
 @dataclass(kw_only=True)
@@ -185,9 +198,12 @@ class WorkloadBench:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for key in list(self._open):
-            self._close(key)
-        self._power.close()
+        with ExitStack() as closing:  # all of them, also where the user stops one's end
+            closing.callback(self._power.close)
+            for key, opened in list(self._open.items()):
+                closing.callback(self._close, key)
+                if kind is KeyboardInterrupt:
+                    opened.process.interrupt()
 
     def measure(self, ask: Ask) -> Turn:
         """As `Bench.measure`."""
@@ -317,6 +333,9 @@ class ScriptBench:
                 )
                 try:
                     answer = process.ask(None)
+                except KeyboardInterrupt:
+                    process.interrupt()
+                    raise
                 finally:
                     process.close()
         except WattstepError as error:

@@ -72,11 +72,14 @@ def interrupt_after_turns(bench: WorkloadBench) -> None:
 
 
 def no_child_is_left() -> bool:
-    return not [
-        child
-        for child in psutil.Process().children(recursive=True)
-        if any("seated" in word for word in child.cmdline())
-    ]
+    return not any(map(_is_seated, psutil.Process().children(recursive=True)))
+
+
+def _is_seated(child: psutil.Process) -> bool:
+    try:
+        return any("seated" in word for word in child.cmdline())
+    except psutil.Error:  # another test's, which has ended
+        return False
 
 
 # A child is waited for while it starts (1) and while it makes its steps; processes are ended before

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from wattstep.schedule.machine import Machine
-from wattstep.schedule.memory import most_bytes
+from wattstep.schedule.memory import Room, most_bytes
 from wattstep.schedule.simulate import alone_s, simulate
 from wattstep.schedule.tasks import Placed, Schedule, TaskGraph
 from wattstep.schedule.times import Running, Times
@@ -137,9 +137,14 @@ def best_of(
     """
     possible = [plan for plan in plans if plan.keeps_teams or not machine.keeps_teams]
     timelines = [simulate(graph, plan, times, machine) for plan in possible]
-    most = inf if machine.most_memory is None else most_bytes(graph, machine.most_memory)
+    most = most_held(graph, machine)
     spans = [each.makespan_s if each.peak_bytes <= most else inf for each in timelines]
     return possible[spans.index(min(spans))]
+
+
+def most_held(graph: TaskGraph, machine: Machine) -> float:
+    """Bytes of what a step makes that a plan may hold at one time on a machine."""
+    return inf if machine.most_memory is None else most_bytes(graph, machine.most_memory)
 
 
 @dataclass(kw_only=True)
@@ -176,6 +181,9 @@ def along_the_clock(
 ) -> Schedule:
     """A plan made by starting tasks whenever some are ready and cores are free, as their times are predicted.
 
+    Where that would hold more than a machine's bound of memory, tasks wait for others whose end makes room: as long
+    as some run, or, where that does not suffice, so that there is room for all.
+
     Args:
         costs: Of the tasks.
         cores: That are used.
@@ -183,6 +191,25 @@ def along_the_clock(
         rank: Ready tasks with more of it come first; None: in the framework's order.
         policy: As of `Schedule`.
     """
+    graph, machine = costs.graph, costs.machine
+    most = most_held(graph, machine)
+    plan = _along(costs, cores, choose, rank, policy, Room(graph, inf, reserving=False))
+    for reserving in (False, True) if most < inf else ():
+        if simulate(graph, plan, costs.times, machine).peak_bytes <= most:
+            break
+        plan = _along(costs, cores, choose, rank, policy, Room(graph, most, reserving=reserving))
+    return plan
+
+
+def _along(
+    costs: Costs,
+    cores: Sequence[int],
+    choose: Callable[[State], list[Start]],
+    rank: Sequence[float] | None,
+    policy: str,
+    room: Room,
+) -> Schedule:
+    """As `along_the_clock`, of what has room."""
     graph, times = costs.graph, costs.times
     cluster_of = costs.machine.cluster_of
     missing = [len(each) for each in graph.after]
@@ -197,8 +224,13 @@ def along_the_clock(
     order = (lambda task: task) if rank is None else (lambda task: (-rank[task], task))
     started: list[tuple[Start, float, float]] = []
     while state.ready or state.ends:
-        state.ready.sort(key=order)
+        without = [task for task in state.ready if not room.fits(task)]
+        if not state.ends and len(without) == len(state.ready):
+            without.remove(min(without))  # after it there is room soonest
+        state.ready = sorted(set(state.ready).difference(without), key=order)
         for task, own in choose(state) if state.ready and state.free else []:
+            if state.ends and not room.fits(task):
+                continue  # beside those that begin now
             cluster = cluster_of[own[0]]
             others = [
                 Running(graph.tasks[n], len(each), cluster_of[each[0]])
@@ -212,29 +244,38 @@ def along_the_clock(
             end = state.now + costs.seconds(task, len(own), cluster) * factor
             started.append(((task, own), state.now, end))
             state.ends[task], state.cores[task] = end, own
+            room.begin(task)
             state.ready.remove(task)
             state.free = [core for core in state.free if core not in own]
+        state.ready += without
         state.now = min(state.ends.values())
         for task in [n for n, end in state.ends.items() if end <= state.now * (1 + _EARLIER)]:
             del state.ends[task]
+            room.end(task)
             state.free = sorted([*state.free, *state.cores.pop(task)])
             for other in before[task]:
                 missing[other] -= 1
                 if missing[other] == 0:
                     state.ready.append(other)
-    return planned(graph, started, policy)
+    return planned(graph, started, policy, as_timed=room.bounded)
 
 
 def planned(
-    graph: TaskGraph, started: Sequence[tuple[Start, float, float]], policy: str = ""
+    graph: TaskGraph,
+    started: Sequence[tuple[Start, float, float]],
+    policy: str = "",
+    *,
+    as_timed: bool = False,
 ) -> Schedule:
-    """A plan of what was started: the workers, and what each task waits for because of its cores.
+    """A plan of what was started: the workers, and what each task waits for because of its cores, or for memory.
 
     Args:
         graph: Of the step.
         started: Task with cores, begin and end in s; in an order that the graph's dependencies allow. Tasks with a
             core in common do not overlap.
         policy: As of `Schedule`.
+        as_timed: Whether a task that began later than its cores and what it takes were there waits for those at
+            whose end it began, since memory was missing until then.
     """
     ordered = sorted(started, key=lambda one: one[1])  # stable: the graph's order among equals
     sets = list(dict.fromkeys(cores for (_, cores), _, _ in ordered))
@@ -244,6 +285,10 @@ def planned(
     idle: list[tuple[float, int]] = []
     last_of_worker: dict[int, tuple[int, tuple[int, ...]]] = {}
     last_of_core: dict[int, int] = {}
+    ends = {task: end for (task, _), _, end in ordered}
+    ending: dict[float, list[int]] = {}
+    for one, end in ends.items():
+        ending.setdefault(end, []).append(one)
     placed = []
     for (task, cores), begin, end in ordered:
         there = [
@@ -262,6 +307,10 @@ def planned(
             default=len(last_of_worker),
         )
         waits = {last_of_core[core] for core in cores if core in last_of_core}
+        if as_timed:
+            there_s = max((ends[one] for one in (*waits, *graph.after[task])), default=0.0)
+            if there_s < begin * (1 - _EARLIER):
+                waits.update(ending[begin])
         if worker in last_of_worker:
             waits.discard(last_of_worker[worker][0])
         placed.append(

@@ -1,0 +1,97 @@
+"""What a bound of memory does to plans of several workers: simulated steps and peaks with it and without.
+
+    python benchmarks/scheduled_memory.py [--only dcgan,...] [--batches 4,16,64] [--threads 2] [--rounds 3]
+
+Operations are measured anew in each round, as `wattstep run --policy` does, and planned with the bound and without.
+Told are medians over rounds: what each plan takes of the default's step, and holds of what a step makes, beside the
+framework's own order. Nothing of it is carried out: plans are, by `scheduled_makespan.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from scheduled_equal import in_order
+from scheduled_makespan import load
+from wattstep import workloads
+from wattstep.engines.torch.memory import tensors_in
+from wattstep.engines.torch.scheduled.learning import learn
+from wattstep.engines.torch.scheduled.planning import here
+from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
+from wattstep.schedule import policies
+from wattstep.schedule.memory import peak_bytes
+from wattstep.schedule.model import TaskTimes
+from wattstep.schedule.policies import FIRST_STEPS
+from wattstep.schedule.simulate import simulate
+from wattstep.schedule.times import MachineTimes
+from wattstep.schema.workload import Preparation
+from wattstep.workloads.torch.workload import TorchWorkload
+
+WORKLOADS: Final = "dcgan,inceptionv1,char-cnn,resnet50"
+POLICIES: Final = ("co-run", "critical-path")
+HEAD: Final = (
+    "| workload | batch | policy | of the default's step, bound | without | holds, bound | without |\n"
+    "|---|---:|---|---:|---:|---:|---:|"
+)
+
+
+def main() -> None:
+    """Prints a line a workload, batch size and policy."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", default=WORKLOADS)
+    parser.add_argument("--batches", default="4,16,64")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    print(f"load before: {load()}\n{HEAD}", flush=True)
+    for name in given.only.split(","):
+        for batch in map(int, given.batches.split(",")):
+            for line in lines(name, batch, given.threads, given.rounds):
+                print(line, flush=True)
+
+
+def lines(name: str, batch: int, threads: int, rounds: int) -> list[str]:
+    """Rows of the table, one a policy."""
+    workload = TorchWorkload(workloads.find(name))
+    found: dict[str, list[tuple[float, ...]]] = {policy: [] for policy in POLICIES}
+    trainer = ScheduledTrainer(
+        workload,
+        Preparation(batch_size=batch),
+        threads=threads,
+        plan=lambda graph: in_order(graph, threads),
+    )
+    for _ in range(FIRST_STEPS + 1):
+        trainer.step()
+    update, captured = trainer.updates[0], trainer.executors[0].captured
+    drawn = tensors_in([update.next_batch(trainer._phase)])
+    graph, machine = captured.graph, here(threads)
+    count = len(graph.tasks)
+    alone = peak_bytes(graph, range(count), range(1, count + 1))
+    for _ in range(rounds):
+        times = TaskTimes("here", (threads,), prior=MachineTimes(machine))
+        learn(captured, drawn, machine, update.optimizer, times)
+        default = simulate(graph, policies.find("default")(graph, times, machine), times, machine)
+        for policy in POLICIES:
+            timelines = [
+                simulate(graph, policies.find(policy)(graph, times, way), times, way)
+                for way in (machine, replace(machine, most_memory=None))
+            ]
+            spans = [each.makespan_s / default.makespan_s for each in timelines]
+            found[policy].append((*spans, *(each.peak_bytes / alone for each in timelines)))
+    return [
+        f"| {name} | {batch} | {policy} | "
+        + " | ".join(
+            f"{median(column):.1%}".replace("%", " %") for column in zip(*rows, strict=True)
+        )
+        + " |"
+        for policy, rows in found.items()
+    ]
+
+
+if __name__ == "__main__":
+    main()

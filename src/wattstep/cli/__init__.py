@@ -247,6 +247,8 @@ def check_order(words: Sequence[str]) -> None:
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
     """The command that is asked for; all of them where they are to be listed."""
+    if [*arguments] == ["--version"]:
+        return ()
     return arguments[:1] if arguments and arguments[0] in COMMANDS else COMMANDS
 
 

@@ -69,9 +69,16 @@ def test_branches_run_together_only_where_both_fit(name: str) -> None:
     assert spans == pytest.approx([3.0, 3.0, 5.0])
 
 
-@pytest.mark.parametrize("keeps_teams", [False, True])
-@pytest.mark.parametrize("name", ["co-run", "critical-path"])
-def test_a_task_without_room_waits_for_whose_end_makes_it(name: str, keeps_teams: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "cores", "keeps_teams"),
+    [
+        ("co-run", (2,), False), ("co-run", (2,), True), ("critical-path", (2,), False),
+        ("critical-path", (2,), True), ("heterogeneous", (1, 1), True),
+    ],
+)  # fmt: skip
+def test_a_task_without_room_waits_for_whose_end_makes_it(
+    name: str, cores: tuple[int, ...], keeps_teams: bool
+) -> None:
     tasks = [
         task("0", writes=(0,)),
         task("1", reads=(0,), writes=(1,)),
@@ -80,10 +87,12 @@ def test_a_task_without_room_waits_for_whose_end_makes_it(name: str, keeps_teams
         task("4", reads=(1, 3), writes=(4,)),
     ]
     step = TaskGraph.of(tasks, [each * LITTLE for each in (100, 10, 10, 20, 0)])
-    times = Table(
-        {"0": [1.0, 1.0], "1": [2.0, 2.0], "2": [1.0, 1.0], "3": [1.0, 1.0], "4": [1.0, 1.0]}
-    )
-    free = replace(machine(2), keeps_teams=keeps_teams)
+
+    def taking(*seconds: float) -> Table:
+        return Table({str(n): {0: [s, s], 1: [s]} for n, s in enumerate(seconds)})
+
+    times = taking(1.0, 2.0, 1.0, 1.0, 1.0)
+    free = replace(machine(*cores), keeps_teams=keeps_teams)
     bound = replace(free, most_memory=1.1)
     # In order 100, 110, then 10 + 10, 40, 30 units: 121 are the most. Side by side 0 and 2 hold 110, then 1 and 3
     # 140: 3 waits for the end of 1, at 3 s, by which 0's result goes. 5 s, for 6 in order and 4 without a bound.
@@ -93,8 +102,7 @@ def test_a_task_without_room_waits_for_whose_end_makes_it(name: str, keeps_teams
         assert timeline.makespan_s == pytest.approx(span)
         assert timeline.peak_bytes == most * LITTLE
     # Whatever takes longer than was told, 3 waits for 1.
-    slow = Table({"0": [1.0], "1": [50.0], "2": [1.0], "3": [1.0], "4": [1.0]})
-    assert simulate(step, plan, slow, bound).peak_bytes == 120 * LITTLE
+    assert simulate(step, plan, taking(1.0, 50.0, 1.0, 1.0, 1.0), bound).peak_bytes == 120 * LITTLE
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -158,5 +166,5 @@ def test_teams_of_drawn_graphs_keep_within_the_bound(seed: int) -> None:
     costs = Costs(step, times, bound)
     to_end = step.to_end([1.0] * count)
     for rank in (None, to_end):
-        timeline = simulate(step, in_teams(costs, 0, (1, 1, 2), rank=rank), times, bound)
+        timeline = simulate(step, in_teams(costs, [(0,), (1,), (2, 3)], rank=rank), times, bound)
         assert timeline.peak_bytes <= most_bytes(step, 1.1)

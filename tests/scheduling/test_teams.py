@@ -77,7 +77,7 @@ def test_a_task_before_others_is_not_divided_among_the_cores_of_two_workers() ->
 def test_what_would_end_later_on_a_small_team_waits_for_the_large_one() -> None:
     step = graph([(), (), ()])
     times = Table({"0": [4.0, 3.0, 2.0], "1": [9.0, 5.0, 3.0], "2": [1.5, 1.0, 0.8]})
-    plan = in_teams(Costs(step, times, machine(4)), 0, (3, 1))
+    plan = in_teams(Costs(step, times, machine(4)), [(0, 1, 2), (3,)])
     own = {one.task: one.cores for one in plan.placed}
     # 9 s on the small team would end after 2 + 3 s on the large one; 1.5 s end before 2 + 0.8 s.
     assert own == {0: (0, 1, 2), 1: (0, 1, 2), 2: (3,)}

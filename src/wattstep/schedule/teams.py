@@ -33,40 +33,41 @@ def of_sizes(cores: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...
 
 def in_teams(
     costs: Costs,
-    cluster: int,
-    sizes: Sequence[int],
+    teams: Sequence[tuple[int, ...]],
     *,
     rank: Sequence[float] | None = None,
     policy: str = "",
 ) -> Schedule:
     """A plan in which each worker has the same cores all the time.
 
-    A ready task goes to the free team on which it ends first, unless it would end sooner on one that is busy until
-    the last of the running tasks ends.
+    A ready task goes to the team on which it ends first, and waits for it where that is still busy.
 
     Args:
         costs: Of the tasks.
-        cluster: Whose cores are shared out.
-        sizes: Of the teams, in cores.
+        teams: Cores of each, within one cluster; no core twice.
         rank: As of `along_the_clock`.
         policy: As of `Schedule`.
     """
-    cores = costs.machine.cores(cluster)
-    teams = of_sizes(cores, sizes)
-    largest = max(sizes)
+    cluster_of = costs.machine.cluster_of
 
     def choose(state: State) -> list[Start]:
-        free = sorted((team for team in teams if team[0] in state.free), key=len, reverse=True)
+        begin = dict.fromkeys(teams, state.now)
+        begin.update((team, state.ends[task]) for task, team in state.cores.items())
+        free = {team for team in teams if team[0] in state.free}
         starts: list[Start] = []
-        until = state.last_end
         for task in state.ready:
             if not free:
                 break
-            # The largest of the free teams; what would end later there than on a larger one waits for it.
-            end = state.now + costs.seconds(task, len(free[0]), cluster)
-            if len(free[0]) == largest or end <= until + costs.seconds(task, largest, cluster):
-                starts.append((task, free.pop(0)))
-                until = max(until, end)
+            ends = {
+                team: at + costs.seconds(task, len(team), cluster_of[team[0]])
+                for team, at in begin.items()
+            }
+            first = min(ends, key=lambda team: (ends[team], team not in free, -len(team)))
+            if first in free:
+                starts.append((task, first))
+                free.remove(first)
+                begin[first] = ends[first]
         return starts
 
+    cores = [core for team in teams for core in team]
     return along_the_clock(costs, cores, choose, rank=rank, policy=policy)

@@ -18,7 +18,7 @@ from wattstep.schedule.placing import (
 from wattstep.schedule.policies import per_kind
 from wattstep.schedule.policies.global_threads import best_cores
 from wattstep.schedule.tasks import Schedule, TaskGraph
-from wattstep.schedule.teams import even, in_teams
+from wattstep.schedule.teams import even, in_teams, of_sizes
 from wattstep.schedule.times import Running, Times
 
 TOGETHER: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of tasks that are weighed
@@ -33,7 +33,10 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
         cluster = best_cluster(costs)
         cores, choose = machine.cores(cluster), partial(together, costs, cluster)
         if machine.keeps_teams:
-            plans += [in_teams(costs, cluster, each, policy="co-run") for each in even(len(cores))]
+            plans += [
+                in_teams(costs, of_sizes(cores, sizes), policy="co-run")
+                for sizes in even(len(cores))
+            ]
         else:
             plans.append(along_the_clock(costs, cores, choose, policy="co-run"))
     return best_of(plans, graph, times, machine)

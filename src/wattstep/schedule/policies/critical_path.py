@@ -8,7 +8,7 @@ from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Start, State, along_the_clock, best_of
 from wattstep.schedule.policies import co_running, filling
 from wattstep.schedule.tasks import Schedule, TaskGraph
-from wattstep.schedule.teams import even, in_teams, uneven
+from wattstep.schedule.teams import even, in_teams, of_sizes, uneven
 from wattstep.schedule.times import Times
 
 
@@ -24,7 +24,7 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
         )
         if machine.keeps_teams:
             plans += [
-                in_teams(costs, cluster, sizes, rank=to_end, policy="critical-path")
+                in_teams(costs, of_sizes(cores, sizes), rank=to_end, policy="critical-path")
                 for sizes in dict.fromkeys((*even(len(cores)), *uneven(len(cores))))
             ]
             return best_of(plans, graph, times, machine)

@@ -9,7 +9,7 @@ from wattstep.schedule.placing import Costs, Look, Start, State, along_the_clock
 from wattstep.schedule.policies import per_kind
 from wattstep.schedule.policies.co_running import best_cluster
 from wattstep.schedule.tasks import Schedule, TaskGraph
-from wattstep.schedule.teams import in_teams, uneven
+from wattstep.schedule.teams import in_teams, of_sizes, uneven
 from wattstep.schedule.times import Running, Times
 
 
@@ -22,7 +22,10 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
         cores = machine.cores(cluster)
         choose = partial(filled, costs, cluster, threads_by_look(costs, cluster))
         if machine.keeps_teams:
-            plans += [in_teams(costs, cluster, each, policy="fill") for each in uneven(len(cores))]
+            plans += [
+                in_teams(costs, of_sizes(cores, sizes), policy="fill")
+                for sizes in uneven(len(cores))
+            ]
         else:
             plans.append(along_the_clock(costs, cores, choose, policy="fill"))
     return best_of(plans, graph, times, machine)

@@ -11,7 +11,7 @@ from wattstep.schedule.machine import Machine
 from wattstep.schedule.placing import Costs, Start, best_of, planned
 from wattstep.schedule.policies import critical_path, global_threads
 from wattstep.schedule.tasks import Schedule, TaskGraph
-from wattstep.schedule.teams import even, of_sizes
+from wattstep.schedule.teams import even, in_teams, of_sizes
 from wattstep.schedule.times import Times
 
 # Parts of a task's share of the whole machine that count as if they delayed its end: with more of it, operations
@@ -28,9 +28,11 @@ def plan(graph: TaskGraph, times: Times, machine: Machine) -> Schedule:
     costs = Costs(graph, times, machine)
     every = tuple(range(len(machine.clusters)))
     if machine.keeps_teams and len(every) > 1:
+        rank = _to_end(costs, every)
         plans = [global_threads.plan(graph, times, machine)]
         plans += [
-            earliest(costs, every, 0.0, teams) for teams in _divisions(machine) if graph.tasks
+            in_teams(costs, teams, rank=rank, policy="heterogeneous")
+            for teams in _divisions(machine)
         ]
         return best_of(plans, graph, times, machine)
     plans = [critical_path.plan(graph, times, machine)]
@@ -53,25 +55,28 @@ def _divisions(machine: Machine) -> Iterator[tuple[tuple[int, ...], ...]]:
             yield teams
 
 
-def earliest(
-    costs: Costs,
-    clusters: tuple[int, ...],
-    thrift: float,
-    teams: Sequence[tuple[int, ...]] = (),
-) -> Schedule:
+def _to_end(costs: Costs, clusters: Sequence[int]) -> Sequence[float]:
+    """Seconds from each task's begin to the end of the step, if each is as fast as these clusters have it."""
+    graph = costs.graph
+    return graph.to_end(
+        [
+            min(float(costs.table(task, one).min()) for one in clusters)
+            for task in range(len(graph.tasks))
+        ]
+    )
+
+
+def earliest(costs: Costs, clusters: Sequence[int], thrift: float) -> Schedule:
     """Tasks by how much of the step waits for them, each on the cores of the cluster where it ends first.
 
     Args:
         costs: Of the tasks.
         clusters: That are used.
         thrift: As of `THRIFT`.
-        teams: Sets of cores, of one cluster each, of which a task has one; (): any cores.
     """
     graph, machine = costs.graph, costs.machine
     count = len(graph.tasks)
-    to_end = graph.to_end(
-        [min(float(costs.table(task, one).min()) for one in clusters) for task in range(count)]
-    )
+    to_end = _to_end(costs, clusters)
     free_at = [0.0] * machine.count
     ends = [0.0] * count
     memories = Memories(graph, machine)
@@ -81,12 +86,9 @@ def earliest(
         options = []
         for cluster in clusters:
             copy_s = memories.copy_s(task, cluster)
-            offers = [one for one in teams if machine.cluster_of[one[0]] == cluster]
-            if not teams:
-                cores = sorted(machine.cores(cluster), key=lambda core: (free_at[core], core))
-                offers = [tuple(cores[:threads]) for threads in _counts(costs, task, cluster)]
-            for own in offers:
-                threads = len(own)
+            cores = sorted(machine.cores(cluster), key=lambda core: (free_at[core], core))
+            for threads in _counts(costs, task, cluster):
+                own = tuple(cores[:threads])
                 seconds = copy_s + costs.seconds(task, threads, cluster)
                 begin = max(ready, *(free_at[core] for core in own))
                 price = begin + seconds * (1 + thrift * threads / machine.clusters[cluster].cores)

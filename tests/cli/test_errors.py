@@ -187,6 +187,7 @@ def test_bad_input_ends_with_one_line_and_with_json_a_document_that_says_which_r
         (["lenet", "--image-size", "64"], "no-image-size", ["--image-size"]),
         (["resnet50", "--image-size", "8"], "image-too-small", ["--image-size 8", "9×9"]),
         (["dqn", "--until", "loss=1"], "no-measure", ["loss=1"]),
+        (["lenet", "--batch", "10000000000"], "batch-beyond-memory", ["--batch 10000000000"]),
     ],
 )
 def test_what_a_training_process_refuses_is_one_line_too(

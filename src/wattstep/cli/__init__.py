@@ -67,6 +67,7 @@ FAILED = 70  # as EX_SOFTWARE of sysexits.h
 UNREAD = 141  # as a shell says of a tool that SIGPIPE ended
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
+_UsageError: Final[Any] = typer.BadParameter.__base__  # what click, or typer's own, cannot parse
 _OWN_OPTIONS: Final = (
     "--version", "--help", "-h", "--install-completion", "--show-completion",
 )  # fmt: skip
@@ -140,27 +141,37 @@ def _app(names: Iterable[str]) -> typer.Typer:
 
 
 class _Command(typer.core.TyperCommand):
-    """A command that says in one line what has to be written, where that is missing."""
+    """A command that says in one line what has to be written, where that is missing or not understood."""
 
     # Contexts are of click, which newer versions of typer have within themselves.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses what stands after the command.
 
         Raises:
-            InvalidValueError: What it cannot do without is missing.
+            InvalidValueError: What it cannot do without is missing, or a word is not understood.
         """
         try:
             return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            missing = error.param if type(error).__name__ == "MissingParameter" else None
-            if missing is None:
-                raise
+        except _UsageError as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Any) -> InvalidValueError:
+        """What click has a box for, in one line."""
+        wrong = getattr(error, "param", None)
+        told = str(getattr(wrong, "help", None) or "").rstrip(".")
+        told = f" ({told})" if told else ""
+        if type(error).__name__ == "MissingParameter":
             required = [each for each in self.params if each.required]
             line = " ".join(["wattstep", str(self.name), *map(_written, required)])
-            told = str(getattr(missing, "help", None) or "").rstrip(".")
-            raise InvalidValueError(
-                f"incomplete: {line} ({told})", id="missing-argument"
-            ) from error
+            return InvalidValueError(f"incomplete: {line}{told}", id="missing-argument")
+        if wrong is not None:
+            message = str(error.message).rstrip(".")
+            return InvalidValueError(f"{_written(wrong)}: {message}{told}", id="malformed-value")
+        message = str(error.format_message()).rstrip(".")
+        return InvalidValueError(
+            f"{message[:1].lower()}{message[1:]}: wattstep {self.name} --help lists what there is",
+            id="malformed-command",
+        )
 
 
 def _written(parameter: Any) -> str:

@@ -160,10 +160,18 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
         (
             ["tune", "lenet", "--batch", "4,8"],
             "malformed-value",
-            ["--batch N", "'4,8'", "Batch size"],
+            ["--batch '4,8'", "one whole number", "Batch size"],
         ),
-        (["run", "lenet", "--steps", "many"], "malformed-value", ["--steps N", "'many'"]),
-        (["run", "lenet", "--ambient", "hot"], "malformed-value", ["--ambient CELSIUS", "'hot'"]),
+        (
+            ["run", "lenet", "--steps", "many"],
+            "malformed-value",
+            ["--steps 'many'", "one whole number"],
+        ),
+        (
+            ["run", "lenet", "--ambient", "hot"],
+            "malformed-value",
+            ["--ambient 'hot'", "one number"],
+        ),
         (["run", "lenet", "--colour"], "malformed-command", ["--colour", "wattstep run --help"]),
         (["run", "lenet", "--steps"], "malformed-command", ["--steps", "wattstep run --help"]),
         (["schedule", "lenet", "mlp"], "malformed-command", ["mlp", "wattstep schedule --help"]),
@@ -223,6 +231,32 @@ def test_wrong_defaults_are_refused_as_the_command_would_be(piped: Command, tmp_
     line, document = told(piped("run", "lenet", "--json"))
     assert document["id"] == "unknown-default"
     assert "second" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "lenet", "-o", ""],
+        ["tune", "lenet", "--out="],
+        ["schedule", "lenet", "--on", "equal-2", "-o", ""],
+        ["report", "--output", ""],
+        ["show", ""],
+        ["run", "lenet", "--data", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_folder_that_one_is_in(
+    piped: Command, tmp_path: Path, words: list[str]
+) -> None:
+    line, document = told(piped(*words, "--json"))
+    assert document["id"] == "empty-path"
+    assert "is empty" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_path_of_the_project_s_defaults_is_refused(piped: Command, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.wattstep.tune]\nout = ""\n')
+    _, document = told(piped("tune", "lenet", "--json"))
+    assert document["id"] == "empty-path"
 
 
 def test_bad_input_leaves_no_run_behind(piped: Command, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from wattstep.tune.tuning import Question, TuneReport, command_of, own_of, setti
         (["train.py", "--batch", "8"], "not-of-a-script"),
         (["train.py", "--seed", "8"], "not-of-a-script"),
         (["lenet", "--batch", "0"], "out-of-range"),
+        (["lenet", "--batch", "10000000000"], "batch-beyond-memory"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(command: Command, words: list[str], id: str) -> None:

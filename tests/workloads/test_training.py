@@ -133,6 +133,13 @@ def test_an_epoch_sees_every_sample_once_and_the_next_in_another_order():
     assert drawn[:50] != drawn[50:]
 
 
+def test_a_batch_of_a_hundred_thousand_epochs_is_drawn_in_one_piece():
+    whole, parts = Order(samples=3, seed=0), Order(samples=3, seed=0)
+    drawn = whole.draw(300_000)  # 120 GB were copied where each epoch was added to all before
+    assert torch.equal(drawn[:300], torch.cat([parts.draw(30) for _ in range(10)]))
+    assert torch.bincount(drawn).tolist() == [100_000] * 3
+
+
 def test_a_batch_may_be_larger_than_the_data():
     drawn = Order(samples=3, seed=0).draw(8)
     assert torch.bincount(drawn).tolist() in ([3, 3, 2], [3, 2, 3], [2, 3, 3])

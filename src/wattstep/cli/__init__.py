@@ -67,6 +67,10 @@ FAILED = 70  # as EX_SOFTWARE of sysexits.h
 UNREAD = 141  # as a shell says of a tool that SIGPIPE ended
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
+_WANTED: Final = (
+    ("integer", "one whole number is wanted"), ("number", "one number is wanted"), ("float", "one number is wanted"),
+)  # fmt: skip
+_UsageError: Final[Any] = typer.BadParameter.__base__  # what click, or typer's own, cannot parse
 _OWN_OPTIONS: Final = (
     "--version", "--help", "-h", "--install-completion", "--show-completion",
 )  # fmt: skip
@@ -140,27 +144,64 @@ def _app(names: Iterable[str]) -> typer.Typer:
 
 
 class _Command(typer.core.TyperCommand):
-    """A command that says in one line what has to be written, where that is missing."""
+    """A command that says in one line what has to be written, where that is missing or not understood."""
 
     # Contexts are of click, which newer versions of typer have within themselves.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses what stands after the command.
 
         Raises:
-            InvalidValueError: What it cannot do without is missing.
+            InvalidValueError: What it cannot do without is missing, or a word is not understood.
         """
+        words = list(args)
         try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            missing = error.param if type(error).__name__ == "MissingParameter" else None
-            if missing is None:
-                raise
+            rest = super().parse_args(ctx, args)
+            if not ctx.resilient_parsing:  # as for completions
+                self._check_paths(ctx, words)
+        except _UsageError as error:
+            raise self._refusal(ctx, words, error) from error
+        return rest
+
+    def _given(self, ctx: Any, words: list[str]) -> dict[str, Any]:
+        """Texts of the parameters that the defaults or the words have, by name."""
+        return {**(ctx.default_map or {}), **self.make_parser(ctx).parse_args(args=list(words))[0]}
+
+    def _check_paths(self, ctx: Any, words: list[str]) -> None:
+        """Refuses empty paths, as of a variable that is not set: as a `Path` they are the folder that one is in."""
+        given = self._given(ctx, words)
+        for each in self.params:
+            texts, values = (_listed(of.get(each.name)) for of in (given, ctx.params))
+            if "" in texts and (each.metavar == "DIR" or any(isinstance(v, Path) for v in values)):
+                raise InvalidValueError(
+                    f"{_written(each)}: the path is empty: write one, or leave it out",
+                    id="empty-path",
+                )
+
+    def _refusal(self, ctx: Any, words: list[str], error: Any) -> InvalidValueError:
+        """What click has a box for, in one line."""
+        wrong = getattr(error, "param", None)
+        told = str(getattr(wrong, "help", None) or "").rstrip(".")
+        told = f" ({told})" if told else ""
+        if type(error).__name__ == "MissingParameter":
             required = [each for each in self.params if each.required]
             line = " ".join(["wattstep", str(self.name), *map(_written, required)])
-            told = str(getattr(missing, "help", None) or "").rstrip(".")
-            raise InvalidValueError(
-                f"incomplete: {line} ({told})", id="missing-argument"
-            ) from error
+            return InvalidValueError(f"incomplete: {line}{told}", id="missing-argument")
+        if wrong is not None:
+            message = str(error.message).rstrip(".")  # which is otherwise in each version of typer
+            wanted = next((own for word, own in _WANTED if word in message), message)
+            name = wrong.opts[0] if wrong.param_type_name == "option" else _written(wrong)
+            text = self._given(ctx, words).get(wrong.name)
+            return InvalidValueError(f"{name} {text!r}: {wanted}{told}", id="malformed-value")
+        message = str(error.format_message()).rstrip(".")
+        return InvalidValueError(
+            f"{message[:1].lower()}{message[1:]}: wattstep {self.name} --help lists what there is",
+            id="malformed-command",
+        )
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """Values of a parameter that may have several."""
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _written(parameter: Any) -> str:

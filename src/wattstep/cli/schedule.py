@@ -12,7 +12,6 @@ import typer
 from wattstep.cli import completing
 from wattstep.cli.options import OUT, Json, Quiet, named_device
 from wattstep.cli.predict import Classes, ImageSize, Input, training_of
-from wattstep.errors import InvalidValueError
 
 
 def schedule(
@@ -51,6 +50,7 @@ def schedule(
     """Simulate how a step's operations can be scheduled on a device that is not here."""
     from wattstep import devices, engines
     from wattstep.cli.progress import stages_of
+    from wattstep.predict.search import BatchSearch
     from wattstep.schedule import machine as machines
     from wattstep.schedule.file import read_graph, write_plans
     from wattstep.schedule.study import parse_policies, study
@@ -59,8 +59,7 @@ def schedule(
     from wattstep.store import this_device
 
     on = named_device(on, f"wattstep schedule {what} --on DEVICE")
-    if batch < 1:
-        raise InvalidValueError(f"--batch {batch}: it must be at least 1", id="out-of-range")
+    BatchSearch.check_batch(batch)
     names = parse_policies(policy)
     made = machines.made(on)
     where = made or machines.of_device(devices.find(this_device.find(on)), precision=precision)

@@ -75,8 +75,8 @@ def run_limited(
             child.kill()
             raise
         finally:
-            code = outwait(child)
-        if stopped:
+            code, late = outwait(child)
+        if stopped or late:
             raise KeyboardInterrupt
         if why:
             return why

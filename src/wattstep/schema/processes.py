@@ -140,13 +140,14 @@ def readable(fd: int, seconds: float) -> bool:
     return bool(poll.poll(max(seconds, 0.0) * 1e3))
 
 
-def outwait(child: subprocess.Popen[Any]) -> int:
-    """The exit code of a child, which gets Ctrl-C as well and may take its time to end."""
+def outwait(child: subprocess.Popen[Any]) -> tuple[int, bool]:
+    """The exit code of a child, which gets Ctrl-C as well and may take its time to end; whether Ctrl-C came."""
+    stopped = False
     while True:
         try:
-            return child.wait()
+            return child.wait(), stopped
         except KeyboardInterrupt:
-            continue
+            stopped = True
 
 
 def signal_name(number: int) -> str:

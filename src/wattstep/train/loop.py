@@ -23,6 +23,7 @@ from wattstep.schema.run_documents import with_processor
 from wattstep.schema.settings import parse_duration
 from wattstep.schema.step_memory import DEVICE
 from wattstep.store.files import new_name
+from wattstep.train.batch_bound import check_batch
 from wattstep.train.description import describe_training
 from wattstep.train.environment import (
     AMBIENT_UNKNOWN,
@@ -102,6 +103,7 @@ def train(
     if crowded is not None:
         warn(crowded)
     workload = workloads.find(settings.workload)
+    check_batch(workload.facts, settings.batch_size, settings.image_size)
     trainer = engine.prepare(
         workload,
         settings.preparation,

@@ -155,7 +155,7 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
         stderr=settings.output,
     )
     with ends_with_us(child):
-        code = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
+        code, _ = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
     return (128 - code if code < 0 else code), Path(out)
 
 

@@ -16,6 +16,7 @@ from wattstep.plan.file import write_tuned
 from wattstep.schema.cores import check_cores, spell_cores
 from wattstep.schema.settings import option_of
 from wattstep.stats.front import non_dominated
+from wattstep.train.batch_bound import check_batch
 from wattstep.train.child.limits import MemoryLimit
 from wattstep.train.child.local_machine import one_at_a_time
 from wattstep.train.environment import canary
@@ -400,7 +401,8 @@ def settings_of(
         given: Of a workload: further fields of `TrainingSettings`; of a script none but their defaults.
 
     Raises:
-        InvalidValueError: There is no such workload or script, or something is not for it.
+        InvalidValueError: There is no such workload or script, something is not for it, or its batch is larger
+            than the memory.
     """
     defaults = {each.name: each.default for each in fields(TrainingSettings)}
     if strange := sorted(set(given) - set(defaults)):
@@ -434,6 +436,7 @@ def settings_of(
         workload=what, power_model=power_model, **{"trace": "none", **given}
     )
     engines.find(settings.engine)
+    check_batch(workloads.find(what).facts, settings.batch_size, settings.image_size)
     return settings
 
 

@@ -259,8 +259,8 @@ def in_child(doing: str, entry: str, *arguments: str) -> None:
             os.close(writing)
         try:
             stopped = listen(reading, endings.append)
-            code = outwait(child)
-            if stopped or code == 130:
+            code, late = outwait(child)
+            if stopped or late or code == 130:
                 raise KeyboardInterrupt
         except BaseException:
             child.kill()

@@ -125,9 +125,9 @@ class GuardedChild:
             hear(news)
 
         every_s = LOOK_EVERY_S if self._watchdog is None else watching.LOOK_EVERY_S
-        self._ending.interrupted = listen(self._news, take, self._look, every_s)
-        self._ending.code = outwait(self.process)
-        self._ending.interrupted |= self._ending.code == 130
+        stopped = listen(self._news, take, self._look, every_s)
+        self._ending.code, late = outwait(self.process)
+        self._ending.interrupted = stopped or late or self._ending.code == 130
         return self._ending
 
     def _note(self, news: ChildNews) -> None:

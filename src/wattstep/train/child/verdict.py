@@ -20,6 +20,7 @@ _LOG_CLOCK_S: Final = 2.0  # the log's clock and the monotonic one drift apart
 _RECORD = 8192  # bytes: the longest record of the kernel's log
 _FROM_OUTSIDE: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _REFUSALS: Final = (None, InvalidValueError.__name__, MissingPartError.__name__)
+_BEYOND_MEMORY: Final = "batch-beyond-memory"  # of `train.batch_bound`
 # Nothing is recorded then, and nothing will be until somebody mends that.
 _DISK_WORDS: Final = tuple(
     os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -90,6 +91,8 @@ def _lack_of_memory(
     ending: Ending, evidence: Evidence, output: str, *, bounded: bool
 ) -> str | None:
     """In which way memory ran out; None: it did not."""
+    if ending.id == _BEYOND_MEMORY:
+        return "a batch is larger than the memory of the machine"
     if ending.starved is not None:
         return ending.starved
     if ending.hung:

@@ -95,8 +95,8 @@ def run_part(
     every = {} if watchdog is None else {"every_s": LOOK_EVERY_S}
     with ends_with_us(child):
         stopped = listen(reading, hear, look, **every)
-        code = outwait(child)
-    if stopped or code == 130:
+        code, late = outwait(child)
+    if stopped or late or code == 130:
         raise KeyboardInterrupt
     if starved:
         raise WattstepError(f"{starved[0]}; {_GOES_ON}")

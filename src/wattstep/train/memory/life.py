@@ -24,6 +24,7 @@ from wattstep.schema.run_documents import DataDocument
 from wattstep.schema.settings import setting
 from wattstep.schema.step_memory import DeviceMemory
 from wattstep.schema.workload import PARTS, Preparation, WorkloadFacts
+from wattstep.train.batch_bound import check_batch
 from wattstep.train.memory.resident import ResidentMemory
 from wattstep.train.memory.step import StepFootprint, follow_step, rest_of_process
 from wattstep.train.settings import check_engine
@@ -192,6 +193,7 @@ def measure(settings: FootprintSettings, say: Say) -> Life:
             f"{settings.workload} --engine {settings.engine} measures the peak of its process",
             id="memory-not-followed",
         )
+    check_batch(workloads.find(settings.workload).facts, settings.batch_size, settings.image_size)
     resident = ResidentMemory()
     try:
         with tempfile.TemporaryDirectory(dir=settings.folder) as folder:

@@ -207,10 +207,13 @@ class Order:
 
     def draw(self, count: int) -> Tensor:
         """Indices (count,) of the next samples; a batch may span epochs."""
-        while len(self._left) < count:
+        parts, there = [self._left], len(self._left)
+        while there < count:
             epoch = torch.randperm(self._samples, generator=self._generator)
-            epoch = epoch if self._among is None else self._among[epoch]
-            self._left = torch.cat((self._left, epoch))
+            parts.append(epoch if self._among is None else self._among[epoch])
+            there += len(epoch)
+        if len(parts) > 1:  # once: a batch may span thousands of epochs
+            self._left = torch.cat(parts)
         chosen, self._left = self._left[:count], self._left[count:]
         return chosen
 

@@ -216,10 +216,14 @@ def trainer_of(parent: int) -> psutil.Process | None:
     return None
 
 
-def test_ctrl_c_ends_a_run_with_130_and_keeps_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [os.killpg, os.kill])
+def test_ctrl_c_ends_a_run_with_130_and_keeps_it(
+    tmp_path: Path, end: Callable[[int, int], None]
+) -> None:
+    """As a terminal sends it, to everything in front, and as `kill -INT` does, to the command alone."""
     with started(tmp_path) as child:
         wait_until(lambda: steps_are_recorded(tmp_path))
-        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to everything in front
+        end(child.pid, signal.SIGINT)
         out, err = child.communicate(timeout=600)
     assert child.returncode == 130
     assert out == ""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypedDict, TypeVar
@@ -19,6 +20,8 @@ from typing import Any, TypedDict, TypeVar
 from wattstep.errors import WattstepError
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
+_TOLD_S = 1.0  # after which a child that goes on is told of Ctrl-C
+_ONCE_S = 5.0  # in which a signal that comes twice is one, on a busy machine, too
 _START = """\
 import os, sys
 parent = os.getppid()
@@ -94,11 +97,34 @@ def _not_looking(silent_s: float) -> None:
     """For those who only listen."""
 
 
+def _not_telling() -> None:
+    """For those whose child gets Ctrl-C from the terminal alone."""
+
+
+def obey_ctrl_c_once() -> None:
+    """Has Ctrl-C raise KeyboardInterrupt, and do nothing more for some seconds, in which what was begun is ended.
+
+    A terminal sends it to us and to who started us, who passes it on, since `kill -INT` reaches that one alone.
+    """
+    obeyed = -_ONCE_S
+
+    def obey(number: int, frame: FrameType | None) -> None:
+        nonlocal obeyed
+        now = time.monotonic()
+        if now - obeyed > _ONCE_S:
+            obeyed = now
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, obey)
+
+
 def listen(
     reading: int,
     hear: Callable[[News], None],
     look: Callable[[float], None] = _not_looking,
     every_s: float = 0.5,
+    tell: Callable[[], None] = _not_telling,
 ) -> bool:
     """Passes on what a child says, as JSON lines on a pipe, until it ends; closes the pipe.
 
@@ -107,11 +133,12 @@ def listen(
         hear: Told each line; one that the child's end cut off is none.
         look: Called after each news, and while none come, with the seconds since the last.
         every_s: How often it is called while none come.
+        tell: Called where the child goes on for a second after Ctrl-C, to pass it on.
 
     Returns:
-        Whether Ctrl-C came meanwhile. The child got it as well, and what it says then still counts.
+        Whether Ctrl-C came meanwhile. What the child says then still counts.
     """
-    stopped, unread, heard = False, b"", time.monotonic()
+    stopped, told, unread, heard = inf, False, b"", time.monotonic()
     with os.fdopen(reading, "rb", buffering=0) as pipe:
         while True:
             try:
@@ -119,15 +146,18 @@ def listen(
                     line, _, unread = unread.partition(b"\n")
                     hear(json.loads(line))
                 look(time.monotonic() - heard)
+                if not told and time.monotonic() - stopped > _TOLD_S:
+                    told = True
+                    tell()
                 if not readable(pipe.fileno(), every_s):
                     continue
                 heard = time.monotonic()
                 data = pipe.read(65536)
                 if not data:
-                    return stopped
+                    return stopped < inf
                 unread += data
             except KeyboardInterrupt:
-                stopped = True
+                stopped = min(stopped, time.monotonic())
 
 
 def readable(fd: int, seconds: float) -> bool:

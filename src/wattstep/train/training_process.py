@@ -11,7 +11,12 @@ from typing import Any
 
 from wattstep import engines
 from wattstep.errors import WattstepError
-from wattstep.schema.processes import ChildNews, refusal_news, tidied_at_sigterm
+from wattstep.schema.processes import (
+    ChildNews,
+    obey_ctrl_c_once,
+    refusal_news,
+    tidied_at_sigterm,
+)
 from wattstep.train.failing import news_of
 from wattstep.train.loop import train
 from wattstep.train.settings import TrainingSettings
@@ -19,6 +24,7 @@ from wattstep.train.settings import TrainingSettings
 
 def main() -> int:
     """Trains by the settings in `sys.argv[2]`; news go to the descriptor in `sys.argv[1]`."""
+    obey_ctrl_c_once()
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
     def say(document: ChildNews) -> None:

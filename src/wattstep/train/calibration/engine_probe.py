@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from wattstep import engines, workloads
 from wattstep.errors import WattstepError
-from wattstep.schema.processes import ChildNews, refusal_news
+from wattstep.schema.processes import ChildNews, obey_ctrl_c_once, refusal_news
 from wattstep.schema.workload import Preparation
 from wattstep.train.calibration.probe import document_of_child
 from wattstep.train.memory.resident import ResidentMemory
@@ -110,6 +110,7 @@ def engine_probe_in_child(name: str, workload: str, batch_size: int) -> EnginePr
 
 def main() -> int:
     """Entry of the child process: the descriptor for news, and what is asked."""
+    obey_ctrl_c_once()
     with os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1) as news:
         try:
             probe = measure_engine(*json.loads(sys.argv[2]))

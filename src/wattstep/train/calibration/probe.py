@@ -19,7 +19,12 @@ from wattstep.predict.cpu.memory import THRESHOLD, lasting, replay
 from wattstep.predict.cpu.time import CpuWork, work_of
 from wattstep.record.sensors.machine import caches
 from wattstep.schema.operation_times import OperationTimes
-from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
+from wattstep.schema.processes import (
+    ChildNews,
+    ends_with_us,
+    obey_ctrl_c_once,
+    refusal_news,
+)
 from wattstep.schema.workload import Preparation
 from wattstep.train.calibration.load import Load
 from wattstep.train.child.child import GuardedChild, tail
@@ -239,6 +244,7 @@ def document_of_child(entry: str, asked: str, name: str) -> Mapping[str, Any]:
 
 def main() -> int:
     """Entry of the child process: the descriptor for news, and the settings."""
+    obey_ctrl_c_once()
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
     try:
         probe = measure_probe(ProbeSettings(**json.loads(sys.argv[2])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -125,10 +126,13 @@ class GuardedChild:
             hear(news)
 
         every_s = LOOK_EVERY_S if self._watchdog is None else watching.LOOK_EVERY_S
-        stopped = listen(self._news, take, self._look, every_s)
+        stopped = listen(self._news, take, self._look, every_s, self._interrupt)
         self._ending.code, late = outwait(self.process)
         self._ending.interrupted = stopped or late or self._ending.code == 130
         return self._ending
+
+    def _interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
 
     def _note(self, news: ChildNews) -> None:
         """Notes the news that every child calls the same."""

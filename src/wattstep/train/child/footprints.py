@@ -11,7 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
 from wattstep.errors import RecordingError, WattstepError, error_of
-from wattstep.schema.processes import ChildNews, ends_with_us, refusal_news
+from wattstep.schema.processes import (
+    ChildNews,
+    ends_with_us,
+    obey_ctrl_c_once,
+    refusal_news,
+)
 from wattstep.train.child.child import Ending, GuardedChild, tail
 from wattstep.train.child.limits import Cage, MemoryLimit, enforced
 from wattstep.train.child.verdict import judge
@@ -111,6 +116,7 @@ def conclude(news: News, ending: Ending, cage: Cage, output: str, began_s: float
 
 def main() -> int:
     """Entry of the child process: the descriptor for news, and the settings."""
+    obey_ctrl_c_once()
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
     def say(document: LifeNews | ChildNews) -> None:

@@ -56,7 +56,7 @@ def test_a_batch_that_was_never_drawn_is_out_of_memory_too() -> None:
     ending = Ending(code=2, error="--batch 9", kind="InvalidValueError", id="batch-beyond-memory")
     status, reason = verdict(ending)
     assert status == "out of memory"
-    assert_says(reason, "a batch", "the machine", "the first step")
+    assert_says(reason, "no memory", "one batch", "the first step")
 
 
 def test_no_room_for_a_thread_is_memory_only_under_a_limit() -> None:

@@ -49,7 +49,7 @@ from torch._dynamo.utils import counters
 told = {name: sum(each.values()) for name, each in counters.items() if name in ("graph_break", "recompiles")}
 print("COUNTED", json.dumps({**told, "graphs": counters["stats"]["unique_graphs"]}))
 """
-IN_PLACE = """
+NETWORK = """
 class Network(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -59,8 +59,27 @@ class Network(torch.nn.Module):
         return self.layers(inputs)
 
 model = Network()
-model.compile(backend="aot_eager")
 """
+IN_PLACE = NETWORK + 'model.compile(backend="aot_eager")'
+# In a step without hooks, and in one that is traced.
+LATE = """
+calls = 0
+
+def call(inputs):
+    global calls, called
+    if calls == {at}:
+        called = {made}
+    calls += 1
+    return called(inputs)
+
+called = model
+"""
+COMPILED = {
+    "network": 'torch.compile(model, backend="aot_eager", fullgraph=True)',
+    "layers": 'torch.compile(model.layers, backend="aot_eager", fullgraph=True)',
+    "function": 'torch.compile(lambda inputs: model(inputs), backend="aot_eager", fullgraph=True)',
+}
+PROFILE = ("-m", "wattstep", "profile", "-q", "--trace", "every:8")
 TELLING = ("warning", "graph break", "graph_break", "recompil")
 
 
@@ -116,10 +135,30 @@ def test_hooks_do_not_make_torch_compile_warn_or_compile_again(
 def test_a_model_compiled_in_place_is_compiled_as_without_us(folder: Path) -> None:
     alone = trained(folder, "in_place.py")
     assert alone[0]["graphs"] >= 1
-    profile = ("-m", "wattstep", "profile", "-q", "--name", "in-place", "--trace", "every:8")
-    assert trained(folder, *profile, "in_place.py") == alone
+    assert trained(folder, *PROFILE, "--name", "in-place", "in_place.py") == alone
     report = wattstep.load(folder / "runs" / "in-place").report()
     assert report.steps.recorded == 60
     assert report.steps.traced
     assert {row.phase for row in report.phases} >= {"forward", "backward", "optimizer"}
     assert any(row.layer == "Network" for row in report.layers)
+
+
+@pytest.mark.parametrize(
+    ("made", "at"), [("network", 5), ("network", 16), ("layers", 16), ("function", 16)]
+)
+def test_what_is_compiled_after_the_first_steps_is_compiled_as_without_us(
+    folder: Path, made: str, at: int
+) -> None:
+    """Its network was called before, and has hooks; one graph without a break is asked for."""
+    name = f"late-{made}-{at}"
+    (before,) = [line for line in SCRIPT.split("\n") if line.startswith("model = ")]
+    text = SCRIPT.replace("(model(inputs),", "(call(inputs),")
+    text = text.replace(before, NETWORK + LATE.format(at=at, made=COMPILED[made]))
+    (folder / f"{name}.py").write_text(text)
+    alone = trained(folder, f"{name}.py")
+    assert alone[0] == {"graphs": 1}
+    assert trained(folder, *PROFILE, "--name", name, f"{name}.py") == alone
+    report = wattstep.load(folder / "runs" / name).report()
+    assert report.steps.recorded == 60
+    assert report.steps.traced
+    assert {row.phase for row in report.phases} >= {"forward", "backward", "optimizer"}

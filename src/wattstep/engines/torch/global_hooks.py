@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 from torch.nn.modules import module as torch_module
+
+from wattstep.engines.torch.own_hooks import is_compiling
 
 # torch.compile warns at every call, where such hooks are there, that they run once more for the
 # module that it makes: ours expect that (`phase_hooks.PhaseHooks`, `layers.NetworkNames`).
@@ -56,22 +59,32 @@ def call_without_hooks(
     for hook in _ours(torch_module._global_forward_pre_hooks).values():
         hook(module, inputs)
     begins(module, inputs)
-    out = [
-        (hooks, _ours(hooks))
-        for hooks in (torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks)
-    ]
-    for hooks, ours in out:
-        for key in ours:
-            del hooks[key]
-    try:
-        output = compiled(*inputs, **named)
-    finally:
-        for hooks, ours in out:
-            hooks.update(ours)
+    output = unhooked(compiled)(*inputs, **named)
     ends(module, inputs, output)
     for hook in _ours(torch_module._global_forward_hooks).values():
         hook(module, inputs, output)
     return output
+
+
+def unhooked(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The same without our global hooks, which torch's compiler would compile again with each time that they change."""
+    both = torch_module._global_forward_pre_hooks, torch_module._global_forward_hooks
+
+    @functools.wraps(compiled)
+    def called(*inputs: Any, **named: Any) -> Any:
+        if is_compiling() or not any(both):
+            return compiled(*inputs, **named)
+        out = [(hooks, _ours(hooks)) for hooks in both]
+        for hooks, ours in out:
+            for key in ours:
+                del hooks[key]
+        try:
+            return compiled(*inputs, **named)
+        finally:
+            for hooks, ours in out:
+                hooks.update(ours)
+
+    return called
 
 
 def _ours(hooks: dict[int, Callable[..., Any]]) -> dict[int, Callable[..., Any]]:

@@ -11,7 +11,7 @@ import torch
 from torch._C._profiler import _RecordFunctionFast
 
 from wattstep.engines.torch.global_hooks import around_modules
-from wattstep.engines.torch.own_hooks import hook_after, hook_before
+from wattstep.engines.torch.own_hooks import hook_after, hook_before, is_compiling
 
 SCOPE = "wattstep.layer:"
 OUTSIDE = "(outside modules)"
@@ -44,6 +44,8 @@ class LayerScopes:
             self._open.pop().__exit__(None, None, None)
 
     def _enter(self, module: Any, inputs: Any) -> None:
+        if is_compiling():
+            return
         scope = self._scopes.get(module)
         if scope is None:
             self.learn(module, alone=False)
@@ -53,7 +55,7 @@ class LayerScopes:
         self._open.append(entered)
 
     def _leave(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._open:
+        if self._open and not is_compiling():
             self._open.pop().__exit__(None, None, None)
 
     def learn(self, root: Any, *, alone: bool = True) -> None:

@@ -8,6 +8,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+
+def is_compiling() -> bool:
+    """True where torch's compiler reads a hook in place of calling it: there it has to do nothing.
+
+    Else it would be compiled, too, or break the compiler's graph, or crash it. Older versions do not tell.
+    """
+    try:
+        return torch.compiler.is_compiling()
+    except AttributeError:
+        return False
+
 
 def hook_before(module: Any, call: Callable[..., Any]) -> Any:
     """Calls it with module and inputs before each forward pass; the handle of the hook."""
@@ -38,6 +51,8 @@ class OwnHook:
 
     def __call__(self, module: Any, *others: Any) -> Any:
         """As the hook."""
+        if is_compiling():
+            return None
         return self._call(module, *others) if module is self._module() else None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -13,9 +13,9 @@ from torch.nn import utils as torch_nn_utils
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
-from wattstep.engines.torch.global_hooks import around_modules, call_without_hooks
+from wattstep.engines.torch.global_hooks import around_modules, call_without_hooks, unhooked
 from wattstep.engines.torch.graph_sign import GraphSign
-from wattstep.engines.torch.own_hooks import hook_after, hook_before
+from wattstep.engines.torch.own_hooks import hook_after, hook_before, is_compiling
 from wattstep.schema.training_hooks import PhaseListener
 
 CLIPPERS = ("clip_grad_norm_", "clip_grad_value_")
@@ -47,6 +47,7 @@ class PhaseHooks:
         self._undo: list[Callable[[], None]] = []
         self._ends: list[Any] = []  # the hooks at the ends of networks
         self.ends_hooked = True
+        self._compiles = False  # torch's compiler was asked for something
         self._depth = 0  # of modules, as the global hooks see it
         self._inside = 0  # of networks
         self._backward = 0
@@ -64,6 +65,7 @@ class PhaseHooks:
             self._wrap(torch_nn_utils, name, self._around_clipping)
         if hasattr(torch.nn.Module, "compile"):  # from torch 2.2 on
             self._wrap(torch.nn.Module, "compile", self._around_compiling)
+            self._wrap(torch, "compile", self._around_compiler)
         self.discover(True)
 
     def watch_optimizers(self) -> None:
@@ -83,6 +85,7 @@ class PhaseHooks:
     def remove(self) -> None:
         """Takes all of them out."""
         self.discover(False)
+        self._compiles = False
         self.hook_ends(False)
         self._graph.remove()
         while self._undo:
@@ -122,6 +125,8 @@ class PhaseHooks:
     def hook_ends(self, on: bool) -> None:
         """Hooks at the ends of networks, which steps without marks do not need; or none."""
         self.ends_hooked = on
+        if self._compiles and self._ends:
+            return  # without them torch's compiler would compile again, and again with them
         for handle in self._ends:
             handle.remove()
         self._ends = []
@@ -152,6 +157,8 @@ class PhaseHooks:
         return name if self._counts[name] == 1 else f"{name} {self._counts[name]}"
 
     def _module_begins(self, module: Any, inputs: Any) -> None:
+        if is_compiling():
+            return
         # What is computed anew within the backward pass is no network of its own.
         outermost = self._depth == 0 and not self._backward
         if outermost and next(module.parameters(), None) is not None:
@@ -163,6 +170,8 @@ class PhaseHooks:
             self._depth += 1
 
     def _module_ends(self, module: Any, inputs: Any, output: Any) -> None:
+        if is_compiling():
+            return
         self._depth = max(self._depth - 1, 0)
 
     def _network_begins(self, module: Any, inputs: Any) -> None:
@@ -188,7 +197,7 @@ class PhaseHooks:
             compiled = module._compiled_call_impl
 
             def call(*inputs: Any, **named: Any) -> Any:
-                if torch.compiler.is_compiling():  # within another one
+                if is_compiling():  # within another one
                     return compiled(*inputs, **named)
                 return call_without_hooks(
                     compiled, module, inputs, named, self._compiled_begins, self._compiled_ends
@@ -197,6 +206,21 @@ class PhaseHooks:
             module._compiled_call_impl = call
 
         return compile_in_place
+
+    def _around_compiler(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+            self.hook_ends(True)
+            self._compiles = True
+            compiled = plain(model, *args, **kwargs)
+            if model is None:  # a decorator, which calls this one
+                return compiled
+            if not isinstance(compiled, torch.nn.Module):
+                return unhooked(compiled)
+            compiled.forward = unhooked(compiled.forward)
+            return compiled
+
+        return compile_
 
     def _compiled_begins(self, module: Any, inputs: Any) -> None:
         if module in self._networks:

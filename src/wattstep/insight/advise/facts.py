@@ -108,6 +108,8 @@ class Facts:
             "compile": chosen.get("compiled"),
             "policy": chosen.get("policy"),
             "opencl-mode": chosen.get("opencl_mode"),
+            "optimizer-kernel": chosen.get("optimizer_kernel"),
+            "interop-threads": chosen.get("interop_threads"),
             "accumulate": accumulate if accumulate > 1 else None,
             "train-last": chosen.get("train_last"),
             "lora": chosen.get("lora"),
@@ -117,7 +119,8 @@ class Facts:
         }
         processor = None if info.processor == "cpu" or framework == "opencl" else info.processor
         place: dict[str, object] = {
-            "processor": processor, "threads": threads or info.threads, "target": target,
+            "processor": processor, "threads": threads or info.threads, "cores": chosen.get("cores"),
+            "allocator": chosen.get("allocator"), "target": target,
         }  # fmt: skip
         run = "wattstep run"
         if framework == "opencl":  # whose threads are the driver's

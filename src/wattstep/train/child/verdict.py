@@ -92,7 +92,7 @@ def _lack_of_memory(
 ) -> str | None:
     """In which way memory ran out; None: it did not."""
     if ending.id == _BEYOND_MEMORY:
-        return "a batch is larger than the memory of the machine"
+        return "there was no memory for one batch"
     if ending.starved is not None:
         return ending.starved
     if ending.hung:

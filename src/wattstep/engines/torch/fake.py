@@ -444,7 +444,7 @@ RULES: Final[dict[Any, Rule]] = {
         (aten._log_softmax.default, aten._log_softmax_backward_data.default), _of_classes
     ),
     **dict.fromkeys(
-        (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.threshold_backward.default), _elementwise
+        (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.clone.default, aten.threshold_backward.default), _elementwise
     ),
     **dict.fromkeys(
         (

@@ -30,9 +30,6 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
             "arrays far larger than the caches"
         ),
         "cli/test_commands.py": "trains through the command line, ends it by Ctrl-C and kill -9",
-        "cli/test_conversion.py::test_a_command_whose_options_are_texts_loads_no_library_to_convert_them": (
-            "an interpreter of its own"
-        ),
         "cli/test_errors.py::test_a_script_without_torch_is_profiled_without_torch": (
             "an interpreter without a library"
         ),

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final
 import typer
 import typer.core
 
-from wattstep.cli.conversion import convert_late
 from wattstep.cli.saying import REFUSED, refuse, say
 from wattstep.errors import InvalidValueError, UnrecordedInterrupt, WattstepError
 from wattstep.schema.failures import contained
@@ -125,7 +124,6 @@ def _run() -> int:
 def _app(names: Iterable[str]) -> typer.Typer:
     """The commands of these names."""
     app = typer.Typer(
-        cls=_Group,
         help=_HELP,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -141,15 +139,6 @@ def _app(names: Iterable[str]) -> typer.Typer:
     return app
 
 
-class _Group(typer.core.TyperGroup):
-    """All commands."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses what stands before the command."""
-        convert_late(self.get_params(ctx))
-        return super().parse_args(ctx, args)
-
-
 class _Command(typer.core.TyperCommand):
     """A command that says in one line what has to be written, where that is missing."""
 
@@ -160,7 +149,6 @@ class _Command(typer.core.TyperCommand):
         Raises:
             InvalidValueError: What it cannot do without is missing.
         """
-        convert_late(self.get_params(ctx))
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from math import log
 from pathlib import Path
@@ -13,7 +14,6 @@ from tests.predicting.steps import WEIGHTS, evaluated_family, family
 from tests.refusals import refused
 
 from wattstep import devices
-from wattstep.devices.table import Power, Value
 from wattstep.errors import InvalidValueError, RecordingError
 from wattstep.predict import Prediction, predictor_for, threads
 from wattstep.predict.cpu.time import CODES, KINDS, STARTING
@@ -33,7 +33,12 @@ from wattstep.train.calibration.fitting import (
     peak_of,
     seconds_of,
 )
-from wattstep.train.calibration.power import described
+from wattstep.train.calibration.power import (
+    NO_METER,
+    PowerFigures,
+    described,
+    measure_power,
+)
 from wattstep.train.calibration.probe import Probe, ProbeSettings
 from wattstep.train.calibration.rounds import Round, best_of_rounds
 from wattstep.train.calibration.storage import write_and_read
@@ -235,27 +240,6 @@ def test_power_is_idle_and_its_part_of_what_all_cores_add(tmp_path: Path) -> Non
     assert found[0].value == pytest.approx(3.0 + 0.25 * 6.0)
 
 
-IDLE = Value(value=3.0, low=2.8, high=3.4, basis="calibration", source="a rail")
-FULL = Value(value=9.0, low=8.0, high=9.5, basis="calibration", source="a rail")
-
-
-@pytest.mark.parametrize(
-    ("load", "value", "low", "high"),
-    [
-        (0.0, 3.0, 2.8, 3.4),
-        (1.0, 9.0, 8.0, 9.5),
-        # Half of each, whose misses add in squares: 0.1 and 0.5 W down, 0.2 and 0.25 W up.
-        (0.5, 6.0, 6.0 - 0.26**0.5, 6.0 + 0.1025**0.5),
-    ],
-)
-def test_ends_of_power_between_idle_and_full(
-    load: float, value: float, low: float, high: float
-) -> None:
-    found = power_of(Power(idle=IDLE, full=FULL), {"cpu": load})
-    assert found is not None
-    assert (found[0].value, found[0].low, found[0].high) == pytest.approx((value, low, high))
-
-
 def test_memory_is_told_for_each_stage_of_a_trainings_life(tmp_path: Path) -> None:
     calibrate(tmp_path / "mine.toml", [])
     predictor = predictor_for(evaluated_family(), devices.find(str(tmp_path / "mine.toml")))
@@ -359,8 +343,29 @@ def test_this_is_the_machine_that_was_calibrated_last(tmp_path: Path) -> None:
     assert this_device.find("tx2") == "tx2"
 
 
-def test_what_no_sensor_tells_has_a_reason() -> None:
-    assert described({})["reasons"]["full"] == "no sensor tells"
+def without_power(tmp_path: Path, power: Callable[[], PowerFigures]) -> calibrating.Calibrated:
+    return calibrating.calibrate(
+        tmp_path / "mine.toml", resume=False, tell=lambda stage, share: None, ceilings=False,
+        measure=lambda settings: probe(settings.workload, WORKLOADS.index(settings.workload)),
+        probes=[ProbeSettings(workload=name, batch_size=4) for name in WORKLOADS],
+        threaded=(), power=power, storage=None,
+    )  # fmt: skip
+
+
+def test_that_no_sensor_tells_power_is_one_line(tmp_path: Path) -> None:
+    calibrated = without_power(tmp_path, lambda: measure_power(tmp_path))
+    assert calibrated.notes == (f"power and heat: {NO_METER}",)
+    assert devices.find(str(tmp_path / "mine.toml")).power.idle is None
+
+
+def test_a_calibration_does_without_power_where_its_training_fails(tmp_path: Path) -> None:
+    def fails() -> PowerFigures:
+        raise RecordingError("resnet8 was killed by SIGKILL")
+
+    [note] = without_power(tmp_path, fails).notes
+    assert "SIGKILL" in note
+    assert "--resume" in note
+    assert (tmp_path / "mine.toml").exists()
 
 
 def test_a_calibration_goes_on_where_it_was_killed(tmp_path: Path) -> None:

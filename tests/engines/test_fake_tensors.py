@@ -39,6 +39,41 @@ def convolved(inputs: Tensor) -> list[Any]:
     return [made, inputs.grad, module.weight.grad, made.detach()[:, 1:]]
 
 
+def filtered(inputs: Tensor) -> list[Any]:
+    made: list[Any] = []
+    kind = {"dtype": inputs.dtype}
+    modules = (
+        torch.nn.Conv2d(3, 6, (3, 1), stride=(1, 2), padding=(2, 0), dilation=2, groups=3, bias=False, **kind),
+        torch.nn.Conv2d(3, 4, 1, padding="valid", **kind), torch.nn.Conv2d(3, 2, 6, **kind),
+        torch.nn.ConvTranspose2d(3, 4, 3, stride=2, output_padding=1, **kind),
+    )  # fmt: skip
+    modules[1].weight.requires_grad_(False)
+    one = torch.nn.Conv1d(6, 2, 3, padding=1, **kind)
+    for module, of in (*((each, inputs) for each in modules), (one, inputs[:, 0])):
+        out = module(of)
+        (out * out).sum().backward()
+        made += [
+            out,
+            inputs.grad,
+            module.weight.grad,
+            None if module.bias is None else module.bias.grad,
+        ]
+    frozen = modules[1](inputs.detach())
+    (frozen * frozen).sum().backward()
+    return [*made, frozen, modules[1].bias.grad]
+
+
+def created(inputs: Tensor) -> list[Any]:
+    scores = inputs.log_softmax(-1)
+    (scores * scores).sum().backward()
+    return [
+        torch.zeros(2, 3), torch.ones((), dtype=torch.int64), torch.empty(0), torch.zeros(2, requires_grad=True),
+        torch.empty(2, 3, 4, 5, memory_format=torch.channels_last), torch.ones(2, device="meta"),
+        torch.zeros(2, 2, dtype=torch.complex64) + 1, scores, inputs.grad, inputs.detach().log_softmax(1),
+        inputs.detach().log_softmax(1, dtype=torch.float64),
+    ]  # fmt: skip
+
+
 def updated(inputs: Tensor) -> list[Any]:
     module = torch.nn.Linear(inputs.shape[-1], 3, dtype=inputs.dtype)
     optimizer = torch.optim.AdamW(module.parameters())
@@ -86,7 +121,9 @@ def facts(value: Any) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("work", [normalized, convolved, updated, mixed, reduced])
+@pytest.mark.parametrize(
+    "work", [normalized, convolved, filtered, created, updated, mixed, reduced]
+)
 @pytest.mark.parametrize(
     "change",
     [
@@ -138,6 +175,9 @@ def test_a_value_that_something_unknown_is_written_to_is_unknown() -> None:
 def test_shapes_that_do_not_fit_are_refused() -> None:
     with ShapeMode(), pytest.raises(RuntimeError):
         torch.randn(3).add_(torch.randn(4))
+    for channels, side in ((4, 6), (3, 2)):
+        with ShapeMode(), pytest.raises(RuntimeError):
+            torch.nn.Conv2d(3, 3, 3)(torch.randn(2, channels, side, side))
 
 
 def test_tensors_are_found_in_sequences_and_mappings_in_their_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from random import Random
 
 import numpy as np
@@ -255,6 +256,30 @@ def test_blocks_of_a_long_training_are_those_of_the_plain_rules() -> None:
     for _, same in held:
         plain.release(same)
     assert (quick.resident, quick.peak, quick.fresh) == (plain.resident, plain.peak, plain.fresh)
+
+
+def test_of_many_free_chunks_of_one_size_any_is_merged_with_its_neighbour() -> None:
+    random = Random(1)
+    quick, plain = Arena(NEVER_MAPPED), PlainArena(NEVER_MAPPED)
+    for size in (600, 2000):
+        held = [allocated(quick, plain, size, aligned=False) for _ in range(400)]
+        for gone, same in [*held[::2], *random.sample(held[1::2], 100)]:
+            quick.release(gone)
+            plain.release(same)
+        for _ in range(300):  # small ones sort what is free into groups, and take of them
+            allocated(quick, plain, random.choice([size, size // 2, 2 * size]), aligned=False)
+    assert (quick.resident, quick.fresh) == (plain.resident, plain.fresh)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_looked_for_after_a_replay_where_it_was_before(collects: bool) -> None:
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        replay(graph(), threshold=MIB)
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_a_normalization_by_statistics_that_it_is_given_is_elementwise() -> None:

@@ -507,7 +507,7 @@ class Engine(Protocol):
 
         Raises:
             InvalidValueError: The engine times none.
-            RecordingError: No two steps have the same operations.
+            RecordingError: No two steps of many have the same operations.
         """
         raise InvalidValueError(f"{self.name} does not time operations one by one")
 

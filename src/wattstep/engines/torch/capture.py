@@ -56,6 +56,7 @@ from wattstep.schema.step_graph import (
 )
 from wattstep.schema.workload import Preparation
 from wattstep.workloads.torch.supervised import evaluating
+from wattstep.workloads.torch.workload import reading_once
 
 Tensors = Callable[[], list[torch.Tensor]]
 
@@ -349,7 +350,7 @@ def capture(
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
-    with finding_tensors() as there:
+    with finding_tensors() as there, reading_once():
         return _family(workload, preparation, precision, there, evaluated)
 
 

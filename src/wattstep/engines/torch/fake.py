@@ -26,6 +26,7 @@ from wattstep.engines.torch.memory import tensors_in
 
 aten: Final = torch.ops.aten
 _CPU: Final = torch.device("cpu")
+IMAGE: Final = 2  # dimensions of an image
 _VALUES: Final = (
     bool,
     int,
@@ -208,6 +209,65 @@ def _view(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     return type(made)(mode.fake(each, of.fake_device) for each in made)
 
 
+def _created(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A tensor of a shape that is given: of zeros, of ones, or of memory that nobody filled."""
+    if len(args) != 1 or not all(type(each) is int for each in args[0]):
+        return NotImplemented
+    others = kwargs.keys() - {"dtype", "device", "pin_memory"}
+    if others or kwargs.get("pin_memory") or kwargs.get("device") not in (None, _CPU):
+        return NotImplemented
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    return mode.fake(torch.empty(args[0], dtype=dtype, device="meta"), _CPU)
+
+
+def _convolution(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Of images, by a kernel that fits."""
+    inputs, weight, bias, strides, padding, dilation, transposed, _, groups = args
+    if transposed or kwargs or not _are_images(mode, (inputs, weight)):
+        return NotImplemented
+    if bias is not None and not _is_float32(mode, bias):
+        return NotImplemented
+    if any(len(each) != IMAGE for each in (strides, padding, dilation)):
+        return NotImplemented
+    sizes = [
+        (inputs.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1)
+        // strides[i]
+        + 1
+        for i in range(IMAGE)
+    ]
+    if min(sizes) < 1 or inputs.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
+        return NotImplemented  # torch refuses it
+    return _empty(mode, inputs, (inputs.shape[0], weight.shape[0], *sizes))
+
+
+def _convolution_backward(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Gradients of input, weight and bias, as far as they are wanted."""
+    gradient, inputs, weight, *_, transposed, _, _, wanted = args
+    if transposed or kwargs or not _are_images(mode, (gradient, inputs, weight)):
+        return NotImplemented
+    shapes = (inputs.shape, weight.shape, weight.shape[:1])
+    return tuple(
+        _empty(mode, inputs, shape) if asked else None
+        for shape, asked in zip(shapes, wanted, strict=True)
+    )
+
+
+def _are_images(mode: ShapeMode, tensors: Iterable[Any]) -> bool:
+    return all(_is_float32(mode, each) and each.dim() == 2 + IMAGE for each in tensors)
+
+
+def _of_classes(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Logarithms of the probabilities of classes, or gradients of their scores: as large as the scores."""
+    first = args[0]
+    for each in args:
+        if isinstance(each, torch.Tensor):
+            if not _is_float32(mode, each) or each.shape != first.shape:
+                return NotImplemented
+        elif type(each) is not int and each not in (False, torch.float32):
+            return NotImplemented
+    return NotImplemented if kwargs else _empty(mode, first, first.shape)
+
+
 def _batch_norm(mode: ShapeMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Output, and mean and inverse deviation of each channel."""
     inputs, weight, bias, mean, variance, training, *_ = args
@@ -379,8 +439,12 @@ RULES: Final[dict[Any, Rule]] = {
         ),
         _in_place,
     ),
+    **dict.fromkeys((aten.empty.memory_format, aten.zeros.default, aten.ones.default), _created),
     **dict.fromkeys(
-        (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.threshold_backward.default), _elementwise
+        (aten._log_softmax.default, aten._log_softmax_backward_data.default), _of_classes
+    ),
+    **dict.fromkeys(
+        (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.clone.default, aten.threshold_backward.default), _elementwise
     ),
     **dict.fromkeys(
         (
@@ -393,6 +457,8 @@ RULES: Final[dict[Any, Rule]] = {
     ),
     aten.copy_.default: _copied,
     aten.lift_fresh.default: _number,
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_backward,
     aten.native_layer_norm.default: _layer_norm,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,

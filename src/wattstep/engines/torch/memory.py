@@ -427,9 +427,9 @@ def _gather(tree: Any, found: list[torch.Tensor]) -> None:
 
 def _storage_of(tensor: torch.Tensor) -> Any:
     """The storage, or None where the tensor has none of its own (sparse, opaque, meta), or none yet (lazy)."""
-    if tensor.layout != torch.strided or is_lazy(tensor):
-        return None
-    if type(tensor) is not FakeTensor and tensor.device.type == "meta":  # a fake one never is
+    if type(tensor) is FakeTensor:  # neither lazy nor a wrapper nor, whatever it is made of, meta
+        return tensor.untyped_storage() if tensor.layout is torch.strided else None
+    if tensor.layout != torch.strided or is_lazy(tensor) or tensor.device.type == "meta":
         return None
     try:
         return tensor.untyped_storage()

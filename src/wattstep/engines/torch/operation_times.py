@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +19,12 @@ from wattstep.schema.step_graph import StepGraph
 CLEAN_S: Final = 1.0  # of steps that nothing is attached to
 LEAST_CLEAN: Final = 2
 MOST_CLEAN: Final = 50
-LEAST_TIMED: Final = 2
+# Steps of the same operations that are timed: the least of each operation counts. An epoch ends within some steps,
+# and a player moves at random in others: their operations are not those of the rest.
+TIMED: Final = 3
+LEAST_TIMED: Final = 2  # where these take `TIMED_S`
 TIMED_S: Final = 10.0
-TIMED: Final = 3  # steps whose operations are timed; the least of each operation counts
+MOST_TIMED: Final = 16  # of any operations
 
 
 class _TimedCapture(StepCapture):  # type: ignore[no-untyped-call]
@@ -47,7 +50,7 @@ def time_operations(trainer: TorchTrainer) -> OperationTimes:
     With one thread its own time counts, in which nothing else runs on its core; with several, time that goes by.
 
     Raises:
-        RecordingError: No two steps of it have the same operations.
+        RecordingError: No two steps of many have the same operations.
     """
     alone = trainer.threads == 1
     clock = time.thread_time_ns if alone else time.perf_counter_ns
@@ -58,21 +61,32 @@ def time_operations(trainer: TorchTrainer) -> OperationTimes:
         steps.append((clock() - begin) / 1e9)
     graphs: list[StepGraph] = []
     times: list[FloatArray] = []
-    while len(times) < LEAST_TIMED or (
-        len(times) < TIMED and sum(float(each.sum()) for each in times) < TIMED_S
-    ):
+    same: list[int] = []  # places of those with the operations that most have
+    while len(same) < TIMED and len(graphs) < MOST_TIMED:
         taking = _TimedCapture(trainer, clock)
         with taking:
             losses = [trainer.take(update, taking.phase) for update in trainer.updates]
         graphs.append(taking.graph(trainer.samples_per_step, trainer.model))
         times.append(np.array(taking.times, float) / 1e9)
         del losses
-    same = [i for i, one in enumerate(graphs) if one.names == graphs[-1].names]
-    if len(same) < 2:
-        raise RecordingError("no two steps of it have the same operations: they cannot be timed")
+        same = _most_alike(graphs)
+        if len(same) >= LEAST_TIMED and sum(float(each.sum()) for each in times) >= TIMED_S:
+            break
+    if len(same) < LEAST_TIMED:
+        raise RecordingError(
+            f"no two of {MOST_TIMED} steps of it have the same operations: they cannot be timed"
+        )
     return OperationTimes(
-        graph=graphs[-1],
+        graph=graphs[same[-1]],
         seconds=np.min([times[i] for i in same], axis=0),
         steps=tuple(steps),
         clock="thread" if alone else "wall",
     )
+
+
+def _most_alike(graphs: Sequence[StepGraph]) -> list[int]:
+    """Places of the graphs whose operations most of them have."""
+    places: dict[tuple[str, ...], list[int]] = {}
+    for place, graph in enumerate(graphs):
+        places.setdefault(graph.names, []).append(place)
+    return max(places.values(), key=len)

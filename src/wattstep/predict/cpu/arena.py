@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 PAGE: Final = 4096
@@ -68,10 +69,13 @@ class Chunk:
     size: int
     before: Chunk | None
     after: Chunk | None
-    place: list[Chunk] | None
+    place: Group | None
 
 
-UNSORTED: Final[list[Chunk]] = []  # stands for a place, and stays empty
+Group = dict[
+    Chunk, None
+]  # in the order in which they came; of hundreds, of which any may be merged
+UNSORTED: Final[Group] = {}  # stands for a place, and stays empty
 
 
 class Arena:
@@ -99,7 +103,7 @@ class Arena:
         # Free and merged chunks in the order in which they were freed. Those whose place is another
         # one have become a part of others since.
         self._unsorted: deque[Chunk] = deque()
-        self._bins: dict[int, list[Chunk]] = {}  # of which some may be empty
+        self._bins: dict[int, Group] = {}  # of which some may be empty
         self._sizes: list[int] = []  # of `_bins`, sorted
         self._remainder = -1  # address of what the last small request left
 
@@ -173,10 +177,10 @@ class Arena:
             if need <= FAST:
                 fast = self._fast[need]
                 if fast:
-                    return self._hand_out(fast, need, fast=True)
+                    return self._of_fast(fast, need)
             group = self._bins.get(need)
             if group:
-                return self._hand_out(group, need, fast=False)
+                return self._of_group(group, need)
         elif self._fast_count:
             self._merge_fast()
         while True:
@@ -194,20 +198,24 @@ class Arena:
         self._end += -(-missing // PAGE) * PAGE
         return self._of_top(need)
 
-    def _hand_out(self, group: list[Chunk], size: int, *, fast: bool) -> Chunk:
-        """One of a group; others of it are kept by size, as long as there is room."""
-        block = group.pop() if fast else group.pop(0)
-        block.place = None
-        if fast:
+    def _of_fast(self, fast: list[Chunk], size: int) -> Chunk:
+        """The last of a fast bin; others of it are kept by size, as long as there is room."""
+        block = fast.pop()
+        same_size = self._kept[size >> 4]
+        self._fast_count -= 1
+        while fast and len(same_size) < KEPT_EACH:
+            same_size.append(fast.pop())
             self._fast_count -= 1
-        if size <= KEPT:
-            same_size = self._kept[size >> 4]
-            while group and len(same_size) < KEPT_EACH:
-                each = group.pop() if fast else group.pop(0)
-                each.place = None
-                if fast:
-                    self._fast_count -= 1
-                same_size.append(each)
+        return block
+
+    def _of_group(self, group: Group, size: int) -> Chunk:
+        """The first of a group; others of it are kept by size, as long as there is room."""
+        same_size = self._kept[size >> 4]
+        block, *others = islice(group, 1 + KEPT_EACH - len(same_size))
+        for each in (block, *others):
+            del group[each]
+            each.place = None
+        same_size += others
         return block
 
     def _of_free(self, need: int) -> Chunk | None:
@@ -244,9 +252,9 @@ class Arena:
                         return self._cut(block, need)
             group = bins.get(size)
             if group is None:
-                bins[size] = group = []
+                bins[size] = group = {}
                 insort(ordered, size)
-            group.append(block)
+            group[block] = None
             block.place = group
         if fits:
             return self._kept[need >> 4].pop()
@@ -254,12 +262,11 @@ class Arena:
         if size == NONE:
             return None
         group = bins[size]
-        if len(group) == 1:
-            block = group.pop()
-        elif size < SMALL:
-            block = group.pop(0)
-        else:  # of several the one that is found first
-            block = group.pop(-1 if need >= SMALL and _bin(size) == _bin(need) else 1)
+        if len(group) == 1 or (need >= SMALL and _bin(size) == _bin(need)):
+            block, _ = group.popitem()
+        else:  # of several large ones the one that is found first
+            block = next(islice(group, int(size >= SMALL), None))
+            del group[block]
         return self._cut(block, need)
 
     def _smallest(self, need: int) -> int:
@@ -340,7 +347,7 @@ class Arena:
             place = before.place
             if place is not None:
                 if place is not UNSORTED:
-                    place.remove(before)
+                    del place[before]
                 before.place = None
                 block.address = before.address
                 block.size += before.size
@@ -356,7 +363,7 @@ class Arena:
         place = after.place
         if place is not None:
             if place is not UNSORTED:
-                place.remove(after)
+                del place[after]
             after.place = None
             block.size += after.size
             after = block.after = after.after

@@ -9,6 +9,7 @@ allocations of trainings (torch 2.13, x86-64).
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
@@ -145,8 +146,14 @@ def replay(graph: StepGraph, *, threshold: int, threads: int = 1) -> Growth:
         threshold: As `Arena` takes it: what it has become while the training was prepared.
         threads: Of the operations.
     """
-    replayed = _Replay(graph, threshold, threads)
-    peaks = [replayed.step(first=number == 0) for number in range(STEPS)]
+    collects = gc.isenabled()
+    gc.disable()  # chunks are made by the thousand, and nearly all are there to the end
+    try:
+        replayed = _Replay(graph, threshold, threads)
+        peaks = [replayed.step(first=number == 0) for number in range(STEPS)]
+    finally:
+        if collects:
+            gc.enable()
     return Growth(
         allocated=float(replayed.most),
         first=float(peaks[0]),

@@ -124,12 +124,13 @@ def calibrate(
                 journal.add(name, _ceilings(engine).to_dict())
             elif name == STORAGE and storage is not None:
                 journal.add(name, storage(out.parent))
-            elif name == POWER and power is not None:
-                journal.add(name, power())
             else:
-                one = next(each for each in (*probes, *threaded) if each.name == name)
                 try:
-                    journal.add(name, _tried_twice(measure, one).to_dict())
+                    if name == POWER and power is not None:
+                        journal.add(name, power())
+                    else:
+                        one = next(each for each in (*probes, *threaded) if each.name == name)
+                        journal.add(name, _tried_twice(measure, one).to_dict())
                 except RecordingError as error:  # of one among many: it does without
                     skipped.append(f"{error}: {RESUME}")
     tell("fit", 1.0)
@@ -159,9 +160,9 @@ def calibrate(
         notes=(
             *skipped,
             *(
-                f"storage: {why}"
-                for key, why in entries.get(STORAGE, {}).items()
-                if key == "reason"
+                f"{name}: {entries[name]['reason']}"
+                for name in (STORAGE, POWER)
+                if "reason" in entries.get(name, {})
             ),
             *(
                 f"{name} power: {why}"

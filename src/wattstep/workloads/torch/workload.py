@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from inspect import signature
 from typing import Any, Final
@@ -28,6 +30,8 @@ from wattstep.workloads.torch.freezing import freeze
 from wattstep.workloads.torch.supervised import SupervisedTraining, encode_images
 
 ENGINE: Final = "torch"
+# Samples by source and folder, while they are read once.
+_KNOWN: Final[ContextVar[dict[str, Samples] | None]] = ContextVar("known samples", default=None)
 # Each of `schema.workload.OPTIMIZERS`, by library and class.
 _OPTIMIZERS: Final[Mapping[str, tuple[str, str]]] = {
     "sgd": ("torch.optim", "SGD"),
@@ -139,8 +143,26 @@ def read(source: SampleSource | None, preparation: Preparation) -> Samples:
         MissingPartError: A library that reads the stand-in is not installed.
     """
     assert source is not None
-    samples: Samples = _load(source.reader)(preparation.data_dir, **source.options)
+    known = _KNOWN.get()
+    key = repr((source, preparation.data_dir))
+    samples: Samples = (
+        _load(source.reader)(preparation.data_dir, **source.options)
+        if known is None or key not in known
+        else known[key]
+    )
+    if known is not None:
+        known[key] = samples
     return samples
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Samples are read once, however many trainings are prepared meanwhile, of which none may change them."""
+    token = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
 
 
 def encoder(source: SampleSource, size: int | None) -> Callable[[Tensor], Tensor]:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from wattstep.errors import WattstepError
 
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
+LISTEN_EVERY_S: Final = 0.5
 _TOLD_S = 1.0  # after which a child that goes on is told of Ctrl-C
 _ONCE_S = 5.0  # in which a signal that comes twice is one, on a busy machine, too
 _START = """\
@@ -123,7 +124,7 @@ def listen(
     reading: int,
     hear: Callable[[News], None],
     look: Callable[[float], None] = _not_looking,
-    every_s: float = 0.5,
+    every_s: float = LISTEN_EVERY_S,
     tell: Callable[[], None] = _not_telling,
 ) -> bool:
     """Passes on what a child says, as JSON lines on a pipe, until it ends; closes the pipe.

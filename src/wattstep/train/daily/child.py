@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -14,11 +15,13 @@ from typing import Any
 from wattstep import engines
 from wattstep.errors import RecordingError, WattstepError, error_of
 from wattstep.schema.processes import (
+    LISTEN_EVERY_S,
     ChildNews,
     child_command,
     ending_words,
     ends_with_us,
     listen,
+    obey_ctrl_c_once,
     outwait,
     refusal_news,
 )
@@ -92,9 +95,9 @@ def run_part(
             starved.append(reason)
             child.kill()
 
-    every = {} if watchdog is None else {"every_s": LOOK_EVERY_S}
+    every_s = LISTEN_EVERY_S if watchdog is None else LOOK_EVERY_S
     with ends_with_us(child):
-        stopped = listen(reading, hear, look, **every)
+        stopped = listen(reading, hear, look, every_s, lambda: child.send_signal(signal.SIGINT))
         code, late = outwait(child)
     if stopped or late or code == 130:
         raise KeyboardInterrupt
@@ -108,6 +111,7 @@ def run_part(
 
 def main() -> int:
     """Entry of the child: where news goes, and what to do, as JSON."""
+    obey_ctrl_c_once()
     news = os.fdopen(int(sys.argv[1]), "w", encoding="utf-8", buffering=1)
 
     def tell(document: ChildNews) -> None:

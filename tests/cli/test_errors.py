@@ -233,32 +233,6 @@ def test_wrong_defaults_are_refused_as_the_command_would_be(piped: Command, tmp_
     assert "second" in line
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["run", "lenet", "-o", ""],
-        ["tune", "lenet", "--out="],
-        ["schedule", "lenet", "--on", "equal-2", "-o", ""],
-        ["report", "--output", ""],
-        ["show", ""],
-        ["run", "lenet", "--data", ""],
-    ],
-)
-def test_an_empty_path_is_not_the_folder_that_one_is_in(
-    piped: Command, tmp_path: Path, words: list[str]
-) -> None:
-    line, document = told(piped(*words, "--json"))
-    assert document["id"] == "empty-path"
-    assert "is empty" in line
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_path_of_the_project_s_defaults_is_refused(piped: Command, tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.wattstep.tune]\nout = ""\n')
-    _, document = told(piped("tune", "lenet", "--json"))
-    assert document["id"] == "empty-path"
-
-
 def test_bad_input_leaves_no_run_behind(piped: Command, tmp_path: Path) -> None:
     piped("run", "lenet", "--steps", "0")
     piped("run", "lenett")

@@ -21,7 +21,9 @@ MANY: Final = 0.05  # of the times from read to read: of as many as that, none i
 FITS: Final = 1.25  # times what it counts beside a hole, at most, may be of the hole
 TOLD: Final = 0.01  # of all that it counted, at least, are odd steps off by
 FAR: Final = 10  # times all others, at least, is a leap
-MOST_LEAPS: Final = 3  # more are a load
+MOST_LEAPS: Final = 3  # more are a load, but for a few of all steps, each by itself
+FEW_LEAPS: Final = 0.1
+BY_ITSELF: Final = 0.75  # of them, at least
 IN_HOLES: Final = "{} grew by {} J in {} without a read, and by {} J in as long beside: less was drawn, or it was stuck"
 MORE_IN_HOLES: Final = "{} grew by {} J in {} without a read, more than {:g} times as fast as ever elsewhere: more was drawn, or it leapt"
 SET_FORWARD: Final = ", or the clock was set forward"
@@ -83,8 +85,11 @@ def odd_steps(
         clock_may_be_set: Whether times are another tool's, of a clock that may go forward or back.
     """
     length, gained = np.diff(curve.t_ns), np.diff(curve.total)
-    known = np.diff(curve.covered_ns) > 0
     hole = length > HOLE * float(np.median(length))
+    forward = gained[gained > 0]
+    if not len(forward) or (not hole.any() and forward.max() <= FAR * float(np.median(forward))):
+        return []  # as of most, some of which are of millions of reads
+    known = np.diff(curve.covered_ns) > 0
     if hole.mean() > MANY:
         hole[:] = False
     new = np.flatnonzero(known & (gained > 0))
@@ -110,10 +115,17 @@ def odd_steps(
 
 
 def _far_beyond(rates: FloatArray) -> BoolArray:
-    """Mask of a few that are each many times as high as all others."""
-    highest = np.sort(rates)[-MOST_LEAPS - 1 :]
+    """Mask of a few that are each many times as high as all others.
+
+    A load that is high for a while shows so in several steps, and in part at their ends.
+    """
+    most = max(MOST_LEAPS, int(FEW_LEAPS * len(rates)))
+    highest = np.sort(rates)[-most - 1 :]
     far = highest[1:] > FAR * highest[:-1]
     mask: BoolArray = rates >= (highest[1:][far][0] if far.any() else np.inf)
+    at = np.flatnonzero(mask)
+    if len(at) > MOST_LEAPS and (np.diff(at) > 1).mean() < BY_ITSELF:
+        mask[:] = False
     return mask
 
 

@@ -14,7 +14,7 @@ from wattstep.schema.spelling import rounded
 BESIDE: Final = 10  # new values on either side
 MORE: Final = 1.5  # times what it gains beside them, at least
 DEVIATIONS: Final = 3.0  # of their mean, by what other steps differ
-SOON: Final = 0.1  # of a wrap, at least, is its usual step: several wraps may lie in one
+SOON: Final = 0.25  # of a wrap, at least, is its usual step: several wraps may lie in one
 AT_WRAPS: Final = (
     "{} grew by {} J in {} steps in which it started again from 0, and by {} J in as long beside: it may start again "
     "elsewhere than at {} J"

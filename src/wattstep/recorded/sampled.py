@@ -53,6 +53,11 @@ class Sampled:
         self.samples = _in_place(tables.samples(), self.stretches, others)
         self._refresh: dict[str, Refresh] = {}
         self._glitch: dict[str, BoolArray] = {}
+        self.channels |= {
+            name: replace(channel, wrap=None)
+            for name, channel in self.channels.items()
+            if channel.wrap is not None and self._goes_beyond(channel)
+        }
 
     @cached_property
     def steps(self) -> Steps:
@@ -158,6 +163,14 @@ class Sampled:
         return frozenset(
             c.name for c in channels if c.role in ("power_total", "battery_current") and c.scale > 0
         )
+
+    def _goes_beyond(self, channel: Channel) -> bool:
+        """True if a counter shows more than where it is said to start again: it starts again elsewhere, or nowhere."""
+        if not self._has_samples(channel.name):
+            return False
+        most = self.totals(channel.name)
+        assert most is not None
+        return round(most.most / channel.scale) > (channel.wrap or 0)
 
     def curve(self, channel: Channel) -> Curve:
         """The cumulative curve of a channel."""

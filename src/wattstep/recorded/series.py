@@ -13,7 +13,7 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
-from wattstep.recorded.contradictions import Contradiction, contradictions
+from wattstep.recorded.contradictions import APART_HERE, SAME, Contradiction, contradictions
 from wattstep.recorded.counters import Counters
 from wattstep.recorded.curves import (
     curve_of_gauge,
@@ -368,11 +368,9 @@ class Series(Counters):
 
     @cached_property
     def _contradictions(self) -> dict[str, Contradiction]:
-        """By channel, where an imported log says different things of the same."""
-        if not self.imported.is_import:
-            return {}
+        """By channel, where what was sampled says different things of the same."""
         sampled = [c for c in self.channels.values() if self._has_samples(c.name)]
-        return contradictions(sampled, self)
+        return contradictions(sampled, self, SAME if self.imported.is_import else APART_HERE)
 
     @property
     def thinned(self) -> str | None:

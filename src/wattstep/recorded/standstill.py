@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.power import spoken
+from wattstep.recorded.refresh import ALMOST_ALL, NEAR
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LONGER: Final = 10  # times as long as between its new values elsewhere: no counter needs that
@@ -141,7 +142,8 @@ class _Runs:
         between, read = _between_ns(self.t_ns, self.begin), self.read
         seen = np.diff(self.t_ns)[self.begin[2:] - 1] <= 2 * read  # when it ended: in no hole
         equal = np.count_nonzero(seen & (np.abs(between - self.usual) <= read))
-        return self.usual > 2 * read and equal >= max(EQUAL * np.count_nonzero(seen), LEAST_EQUAL)
+        least = max(EQUAL * np.count_nonzero(seen), LEAST_EQUAL)
+        return bool(self.usual > 2 * read and equal >= least)
 
     @cached_property
     def long(self) -> BoolArray:
@@ -153,6 +155,9 @@ class _Runs:
     def brief(self) -> BoolArray:
         """Mask of those in which a tenth of the mean power would have shown, a few reads long and longer."""
         step_ns = self.least / float(self.gained.sum()) * float(self.t_ns[-1] - self.t_ns[0])
+        steps = self.gained[self.gained > 0] / self.least
+        if float((np.abs(steps - np.rint(steps)) <= NEAR).mean()) < ALMOST_ALL:
+            step_ns = 0.0  # what it counts in is finer than any step that was seen
         even = self.regular or self.usual <= BETWEEN * self.read
         times = BETWEEN if even else BRIEF
         mask: BoolArray = self.stood > max(times * self.usual, LONGER * step_ns)

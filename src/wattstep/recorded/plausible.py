@@ -68,15 +68,12 @@ def odd_reads(value: FloatArray, wrap: float | None) -> BoolArray:
     if wrap is not None and wrap <= SELDOM * float(np.median(rises)):
         return mask  # within a few reads it comes back by itself
     for at in falls.tolist():
-        for row in range(1, FEW_ODD + 1):
-            behind = known[at + 1 : at + 2 + row]
-            if len(behind) > row and behind[:-1].max() < known[at] <= behind[-1]:
-                mask[places[at + 1 : at + 1 + row]] = True
-                break
-            before = known[max(at - row, 0) : at + 1]
-            if len(before) > row and before[0] <= known[at + 1] < before[1:].min():
-                mask[places[at - row + 1 : at + 1]] = True
-                break
+        higher, lower = known[at], known[at + 1]
+        behind, before = known[at + 2 : at + 2 + FEW_ODD], known[max(at - FEW_ODD, 0) : at][::-1]
+        if (back := behind >= higher).any():
+            mask[places[at + 1 : at + 2 + int(back.argmax())]] = True
+        if (back := before <= lower).any():
+            mask[places[at - int(back.argmax()) : at + 1]] = True
     return mask
 
 

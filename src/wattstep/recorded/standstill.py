@@ -26,6 +26,7 @@ AS_LONG: Final = 3.0  # times one beside it, at most: of a load that is low for 
 A_ROW: Final = 4  # such stretches, two of them whole: fewer may as well be standstills
 BRIEF: Final = 3  # times as long as between its new values elsewhere: a few reads
 BETWEEN: Final = 1.5  # likewise, of one that goes on at equal times: two of them
+LARGER: Final = 1.15  # times, at least, are steps around times in which values come late
 HARDLY_MORE: Final = 1.5  # times its smallest step: one step, give or take rounding
 COVERED: Final = 0.5  # of a stretch, at least, was power read in that says how much was drawn
 STEPS: Final = 2  # of the counter, at least, says power that it lost
@@ -161,7 +162,16 @@ class _Runs:
         even = self.regular or self.usual <= BETWEEN * self.read
         times = BETWEEN if even else BRIEF
         mask: BoolArray = self.stood > max(times * self.usual, LONGER * step_ns)
-        return mask
+        return mask & (not self._late(mask))
+
+    def _late(self, which: BoolArray) -> bool:
+        """True if steps around some are larger than those around others: what was counted came late, and was not lost."""
+        around = np.append(0.0, self.gained[:-1]) + self.gained
+        others = self.stood <= max(self.usual / 2, self.usual - self.read / 2)
+        which, others = which[1:-1], others[1:-1]
+        if not which.any() or not others.any():
+            return False
+        return bool(around[1:-1][which].mean() > LARGER * around[1:-1][others].mean())
 
     @cached_property
     def low_load(self) -> BoolArray:

@@ -97,7 +97,7 @@ FAULTS: Mapping[str, Fault] = {
     "leaps": Fault(
         raw=lambda n: counts(n) + 6_000_000 * (n // 30), says=("grew 20 times", "121 J")
     ),
-    "lost counts": Fault(raw=lost, says=("stood still again and again", "every 10 ms", "stuck")),
+    "lost counts": Fault(raw=lost, says=("stood still", "every 10 ms", "stuck")),
     # Of 50 mJ from read to read 450 are counted in each of them, as a wrap at 1.9 J would make it.
     "starts again at 1.5 J": Fault(
         raw=lambda n: 50_000 * n % 1_500_000, wrap=1_900_000,

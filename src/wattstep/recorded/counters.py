@@ -36,6 +36,12 @@ LEAPS = "{} grew {} times by more than a megawatt makes, which is a mistake: wha
 class Counters(Sampled):
     """The samples of a run, and what its counters of energy tell."""
 
+    # What one counted is asked for many times in a row, and may be of millions of reads.
+    _counted_last: tuple[str, tuple[IntArray, FloatArray]] = (
+        "",
+        (np.empty(0, np.int64), np.empty(0)),
+    )
+
     def _stands_still(self, channel: Channel) -> bool:
         """True for a counter that never counted: its step is larger than all that there was, or it is dead."""
         value = self.raw(channel.name)[1]
@@ -145,9 +151,13 @@ class Counters(Sampled):
 
     def _counted(self, counter: Channel) -> tuple[IntArray, FloatArray]:
         """Times in ns and values of the reads of a counter that succeeded, wraps undone."""
-        t_ns, value = self.raw(counter.name)
-        known = np.isfinite(value)
-        return t_ns[known], unwrapped(counter, value)[known]
+        name, counted = self._counted_last
+        if name != counter.name:
+            t_ns, value = self.raw(counter.name)
+            known = np.isfinite(value)
+            counted = t_ns[known], unwrapped(counter, value[known])
+            self._counted_last = counter.name, counted
+        return counted
 
     def _of_resets(self, channel: Channel) -> str | None:
         """That a counter of energy went back, or further than any power takes it, where it did."""

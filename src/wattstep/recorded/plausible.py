@@ -59,21 +59,20 @@ def odd_reads(value: FloatArray, wrap: float | None) -> BoolArray:
         wrap: Where it starts again from 0; None: nowhere.
     """
     mask = np.zeros(len(value), bool)
-    places = np.flatnonzero(np.isfinite(value))
-    known = value[places]
-    steps = np.diff(known)
-    falls, rises = np.flatnonzero(steps < 0), steps[steps > 0]
-    if not len(rises) or len(falls) > max(FEW_ODD, len(known) // ODD_SHARE):
+    falls = np.flatnonzero(value[1:] < value[:-1])
+    if not 0 < len(falls) <= max(FEW_ODD, len(value) // ODD_SHARE):
         return mask
-    if wrap is not None and wrap <= SELDOM * float(np.median(rises)):
+    some = slice(None, None, 1 + len(value) // SEEN)  # of very many
+    steps = value[1:][some] - value[:-1][some]
+    rises = steps[steps > 0]
+    if wrap is not None and len(rises) and wrap <= SELDOM * float(np.median(rises)):
         return mask  # within a few reads it comes back by itself
     for at in falls.tolist():
-        higher, lower = known[at], known[at + 1]
-        behind, before = known[at + 2 : at + 2 + FEW_ODD], known[max(at - FEW_ODD, 0) : at][::-1]
-        if (back := behind >= higher).any():
-            mask[places[at + 1 : at + 2 + int(back.argmax())]] = True
-        if (back := before <= lower).any():
-            mask[places[at - int(back.argmax()) : at + 1]] = True
+        behind, before = value[at + 2 : at + 2 + FEW_ODD], value[max(at - FEW_ODD, 0) : at][::-1]
+        if (back := behind >= value[at]).any():
+            mask[at + 1 : at + 2 + int(back.argmax())] = True
+        if (back := before <= value[at + 1]).any():
+            mask[at - int(back.argmax()) : at + 1] = True
     return mask
 
 

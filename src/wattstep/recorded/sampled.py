@@ -56,7 +56,7 @@ class Sampled:
         self.channels |= {
             name: replace(channel, wrap=None)
             for name, channel in self.channels.items()
-            if channel.wrap is not None and self._goes_beyond(channel)
+            if self._goes_beyond(channel)
         }
 
     @cached_property
@@ -166,11 +166,11 @@ class Sampled:
 
     def _goes_beyond(self, channel: Channel) -> bool:
         """True if a counter shows more than where it is said to start again: it starts again elsewhere, or nowhere."""
-        if not self._has_samples(channel.name):
+        if channel.wrap is None or not self._has_samples(channel.name):
             return False
-        most = self.totals(channel.name)
-        assert most is not None
-        return round(most.most / channel.scale) > (channel.wrap or 0)
+        # Of stretches that were thinned no value is more than those at their ends.
+        most = float(np.fmax.reduce(self.raw(channel.name)[1]))
+        return np.isfinite(most) and round(most / channel.scale) > channel.wrap
 
     def curve(self, channel: Channel) -> Curve:
         """The cumulative curve of a channel."""

@@ -82,6 +82,7 @@ class Series(Counters):
         """Copy in which these steps (disturbed ones, say) are not among the clean ones."""
         other = copy.copy(self)
         other.__dict__["steps"] = replace(self.steps, excluded=excluded, excluded_as=excluded_as)
+        other.__dict__.pop("_caught_up", None)  # which depends on the clean steps
         return other
 
     @property

@@ -23,6 +23,9 @@ from wattstep.schema.spelling import rounded
 
 APART: Final = 2.0  # times: further apart no two sensors of one thing are, of which both are right
 SAME: Final = 0.01  # of an energy: nearer nothing tells them apart but how they were written
+APART_HERE: Final = (
+    0.1  # likewise, of sensors that were read here: the power of some looks for a part of the time
+)
 FINER: Final = 2  # times as many new values as the counter's: power tells more than it
 STILL: Final = 0.05  # of the time, at least, a counter stood still that is told of
 # Volts times amperes of an AC meter are more than its watts, by less than so many times.
@@ -97,19 +100,22 @@ def _went_on(gauge: _Samples, stood: IntArray) -> bool:
     )
 
 
-def contradictions(channels: Sequence[Channel], log: Log) -> dict[str, Contradiction]:
+def contradictions(
+    channels: Sequence[Channel], log: Log, same: float = SAME
+) -> dict[str, Contradiction]:
     """What cannot all be right, by channel.
 
     Args:
         channels: Those with samples.
         log: Their values.
+        same: By how much of an energy two of the same supply may differ beside what is known of them.
     """
     of_unit = {unit: _by_thing(channels, unit, log) for unit in ("W", "V", "A", "J")}
     found: dict[str, Contradiction] = {}
     for thing, power in of_unit["W"].items():
         energy, volts, amperes = (of_unit[unit].get(thing) for unit in ("J", "V", "A"))
         if energy is not None:
-            found |= _of_energy(energy, power, log)
+            found |= _of_energy(energy, power, log, same)
         if (
             volts is not None
             and amperes is not None
@@ -132,7 +138,7 @@ def _by_thing(
     }
 
 
-def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradiction]:
+def _of_energy(energy: Channel, power: Channel, log: Log, same: float) -> dict[str, Contradiction]:
     """Of a counter and a gauge of the same thing that are further apart than both can be right."""
     counted, integrated = log.curve(energy), log.curve(power)
     steps = np.diff(counted.total)
@@ -147,7 +153,7 @@ def _of_energy(energy: Channel, power: Channel, log: Log) -> dict[str, Contradic
     known = _behind(counted, integrated, begin, end) + _of_samples(
         power, integrated, log, begin, end
     )
-    if more - less <= SAME * more + known / shared_s:
+    if more - less <= same * more + known / shared_s:
         return {}
     stood = log.standstill(energy.name)
     counts = counter_counts(log.raw(energy.name), log.raw(power.name), stood)

@@ -81,6 +81,14 @@ class Curve:
         known = (np.diff(self.covered_ns) > 0) & (begun == ended)
         return _accumulated(self.t_ns, np.diff(self.total), known, self.unit)
 
+    def evenly(self, spans: IntArray) -> Curve:
+        """The curve without its samples within some spans: it goes evenly through each; begin and end in ns, shape (s, 2), in order."""
+        begun = np.searchsorted(spans[:, 0], self.t_ns) - 1
+        kept = (begun < 0) | (self.t_ns >= spans[np.maximum(begun, 0), 1])
+        return Curve(
+            t_ns=self.t_ns[kept], total=self.total[kept], unit=self.unit, covered_ns=self.covered_ns[kept]
+        )  # fmt: skip
+
     @property
     def known_parts(self) -> IntArray:
         """Begin and end in ns of the times from sample to sample that lie in no gap, shape (p, 2)."""
@@ -341,7 +349,7 @@ def unwrap(raw: ArrayLike, wrap: int | None, many: IntArray | None = None) -> In
     """Undo the wraps of a counter that starts again from 0 at `wrap`; resets stay visible.
 
     A step back by `old - new` is a wrap, of `new + wrap - old`, when that is at most half of `wrap`
-    and at most ten times the largest step forward. Otherwise the counter was reset: the step back
+    and at most ten times the largest step forward, those of more than half apart. Otherwise the counter was reset: the step back
     remains, and `curve_of_counter` makes a gap of it.
 
     Args:
@@ -360,7 +368,9 @@ def unwrap(raw: ArrayLike, wrap: int | None, many: IntArray | None = None) -> In
             f"raw counter values must lie between 0 and the wrap at {wrap}", id="out-of-range"
         )
     steps = np.diff(values)
-    largest = int((steps if many is None else np.delete(steps, many)).max(initial=0))
+    single = steps if many is None else np.delete(steps, many)
+    # One of more than half (to 0 and back, say) is as likely a step back, and no measure of others.
+    largest = int(single[single <= wrap // 2].max(initial=0))
     limit = min(wrap // 2, _WRAP_STEPS * largest) if largest > 0 else wrap // 2
     wrapped = (steps < 0) & (steps + wrap <= limit)
     values[1:] += np.cumsum(wrapped) * np.int64(wrap)

@@ -21,15 +21,13 @@ MANY: Final = 0.05  # of the times from read to read: of as many as that, none i
 FITS: Final = 1.25  # times what it counts beside a hole, at most, may be of the hole
 TOLD: Final = 0.01  # of all that it counted, at least, are odd steps off by
 FAR: Final = 10  # times all others, at least, is a leap
-MOST_LEAPS: Final = 3  # more are a load
-IN_HOLES: Final = (
-    "{} grew by {} J in {} without a read, and by {} J in as long beside: less was drawn, it was stuck, or the clock "
-    "was set forward"
-)
-MORE_IN_HOLES: Final = (
-    "{} grew by {} J in {} without a read, more than {:g} times as fast as ever elsewhere: more was drawn, it leapt, or "
-    "the clock was set back"
-)
+MOST_LEAPS: Final = 3  # more are a load, but for a few of all steps, each by itself
+FEW_LEAPS: Final = 0.1
+BY_ITSELF: Final = 0.75  # of them, at least
+IN_HOLES: Final = "{} grew by {} J in {} without a read, and by {} J in as long beside: less was drawn, or it was stuck"
+MORE_IN_HOLES: Final = "{} grew by {} J in {} without a read, more than {:g} times as fast as ever elsewhere: more was drawn, or it leapt"
+SET_FORWARD: Final = ", or the clock was set forward"
+SET_BACK: Final = ", or the clock was set back"
 OR_BEGUN: Final = ", or it began again from 0 there"
 HELD: Final = ", and intervals hold the highest power that was seen"
 LEAPT: Final = "{} grew {} times by more than {:g} times its power at any other time makes, {} J in all: it may not have counted that"
@@ -75,17 +73,23 @@ class _Steps:
         return float(self.gained[self.usual].sum())
 
 
-def odd_steps(name: str, curve: Curve, shown: FloatArray) -> list[OddSteps]:
-    """Odd steps of a counter in another tool's log.
+def odd_steps(
+    name: str, curve: Curve, shown: FloatArray, *, clock_may_be_set: bool
+) -> list[OddSteps]:
+    """Odd steps of a counter.
 
     Args:
         name: Of the counter.
         curve: What it counted, with gaps where it was stuck.
         shown: What it showed at the times of the curve in J, shape (n,).
+        clock_may_be_set: Whether times are another tool's, of a clock that may go forward or back.
     """
     length, gained = np.diff(curve.t_ns), np.diff(curve.total)
-    known = np.diff(curve.covered_ns) > 0
     hole = length > HOLE * float(np.median(length))
+    forward = gained[gained > 0]
+    if not len(forward) or (not hole.any() and forward.max() <= FAR * float(np.median(forward))):
+        return []  # as of most, some of which are of millions of reads
+    known = np.diff(curve.covered_ns) > 0
     if hole.mean() > MANY:
         hole[:] = False
     new = np.flatnonzero(known & (gained > 0))
@@ -94,7 +98,7 @@ def odd_steps(name: str, curve: Curve, shown: FloatArray) -> list[OddSteps]:
     since = np.diff(curve.t_ns[new + 1], prepend=curve.t_ns[0]).astype(np.float64)
     # How long a value was there before the log, or within a hole, nobody knows.
     unseen = np.append(True, hole[new[:-1]])
-    since[unseen] = np.maximum(since[unseen], float(np.median(since)))
+    since = np.maximum(since, np.where(unseen, np.median(since), np.median(length)))
     new, since = new[~hole[new]], since[~hole[new]]
     rates = gained[new] / since
     far = _far_beyond(rates)
@@ -104,17 +108,24 @@ def odd_steps(name: str, curve: Curve, shown: FloatArray) -> list[OddSteps]:
     at = np.flatnonzero(known & hole)
     found = (
         _leaps(name, steps, new[far], since[far]),
-        _small(name, steps, at, shown),
-        _large(name, steps, at),
+        _small(name, steps, at, shown, SET_FORWARD * clock_may_be_set),
+        _large(name, steps, at, SET_BACK * clock_may_be_set),
     )
     return [each for each in found if each]
 
 
 def _far_beyond(rates: FloatArray) -> BoolArray:
-    """Mask of a few that are each many times as high as all others."""
-    highest = np.sort(rates)[-MOST_LEAPS - 1 :]
+    """Mask of a few that are each many times as high as all others.
+
+    A load that is high for a while shows so in several steps, and in part at their ends.
+    """
+    most = max(MOST_LEAPS, int(FEW_LEAPS * len(rates)))
+    highest = np.sort(rates)[-most - 1 :]
     far = highest[1:] > FAR * highest[:-1]
     mask: BoolArray = rates >= (highest[1:][far][0] if far.any() else np.inf)
+    at = np.flatnonzero(mask)
+    if len(at) > MOST_LEAPS and (np.diff(at) > 1).mean() < BY_ITSELF:
+        mask[:] = False
     return mask
 
 
@@ -127,7 +138,9 @@ def _leaps(name: str, steps: _Steps, at: IntArray, since: FloatArray) -> OddStep
     return OddSteps(at=at, off_j=np.where(gained > LEAP * most, most - gained, 0.0), note=note)
 
 
-def _small(name: str, steps: _Steps, at: IntArray, shown: FloatArray) -> OddSteps | None:
+def _small(
+    name: str, steps: _Steps, at: IntArray, shown: FloatArray, or_clock: str
+) -> OddSteps | None:
     """Steps across holes that are smaller than the counter's gain beside them in as long.
 
     A counter that began again from 0 in a hole, and is no lower behind it, has counted in the hole
@@ -146,11 +159,11 @@ def _small(name: str, steps: _Steps, at: IntArray, shown: FloatArray) -> OddStep
         rounded(float(less[small].sum())),
     )  # fmt: skip
     lost = np.maximum(steps.highest * length - gained, 0.0) * (fits & (share < LESS))
-    note += OR_BEGUN * bool(fits[small].any()) + HELD * bool(lost[small].any())
+    note += or_clock + OR_BEGUN * bool(fits[small].any()) + HELD * bool(lost[small].any())
     return OddSteps(at=at[small], off_j=lost[small], note=note)
 
 
-def _large(name: str, steps: _Steps, at: IntArray) -> OddSteps | None:
+def _large(name: str, steps: _Steps, at: IntArray, or_clock: str) -> OddSteps | None:
     """Steps across holes that are larger than the highest power elsewhere makes, by far."""
     length, gained = steps.length_ns[at], steps.gained[at]
     large = gained > FASTER * steps.highest * length + steps.usual_j
@@ -159,6 +172,7 @@ def _large(name: str, steps: _Steps, at: IntArray) -> OddSteps | None:
     note = MORE_IN_HOLES.format(
         name, rounded(float(gained[large].sum())), spoken(float(length[large].sum()) * 1e-9), FASTER
     )  # fmt: skip
+    note += or_clock
     return OddSteps(at=at[large], off_j=np.zeros(int(large.sum())), note=note)
 
 

@@ -1,4 +1,4 @@
-"""Plausibility of a power sensor's values: single ones far beyond all others, and many at the top of its range."""
+"""Plausibility of a sensor's values: of power single ones far beyond all others and many at the top of its range, of a counter odd ones."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ AS_FINE = 500  # steps of the sensor, at least, is that level: coarser ones hide
 LEAST_AT_ONCE = 10  # changes between the top and such a level without a value between
 AT_ONCE = 2.5  # times as often as between other levels
 FINEST = 1e-9  # of the highest value
+FEW_ODD = 3  # reads of a counter in a row; or one read in so many of them all
+ODD_SHARE = 100
+SELDOM = 100  # usual steps, at least, are from one wrap to the next
 
 
 def glitches(value: FloatArray) -> BoolArray:
@@ -42,6 +45,34 @@ def glitches(value: FloatArray) -> BoolArray:
     mask: BoolArray = known & (np.abs(np.where(known, value, 0.0)) > BEYOND * usual)
     if usual <= 0 or mask.sum() > max(1, RARE * len(value)):
         return none
+    return mask
+
+
+def odd_reads(value: FloatArray, wrap: float | None) -> BoolArray:
+    """Mask of reads of a counter that it cannot have shown, up to three in a row; none where they are many.
+
+    They are below the one before, where the one behind them is not, or beyond the next, where the one
+    before them is not.
+
+    Args:
+        value: In the order of time; NaN is a failed read, shape (n,).
+        wrap: Where it starts again from 0; None: nowhere.
+    """
+    mask = np.zeros(len(value), bool)
+    falls = np.flatnonzero(value[1:] < value[:-1])
+    if not 0 < len(falls) <= max(FEW_ODD, len(value) // ODD_SHARE):
+        return mask
+    some = slice(None, None, 1 + len(value) // SEEN)  # of very many
+    steps = value[1:][some] - value[:-1][some]
+    rises = steps[steps > 0]
+    if wrap is not None and len(rises) and wrap <= SELDOM * float(np.median(rises)):
+        return mask  # within a few reads it comes back by itself
+    for at in falls.tolist():
+        behind, before = value[at + 2 : at + 2 + FEW_ODD], value[max(at - FEW_ODD, 0) : at][::-1]
+        if (back := behind >= value[at]).any():
+            mask[at + 1 : at + 2 + int(back.argmax())] = True
+        if (back := before <= value[at + 1]).any():
+            mask[at - int(back.argmax()) : at + 1] = True
     return mask
 
 
@@ -67,6 +98,11 @@ def tells_power(channel: Channel) -> bool:
     """True for a gauge of power, or half of one: current or voltage of a battery."""
     halves = ("battery_current", "battery_voltage")
     return channel.kind == "gauge" and (channel.unit == "W" or channel.role in halves)
+
+
+def counts_energy(channel: Channel) -> bool:
+    """True for a counter of energy."""
+    return channel.kind == "counter" and channel.unit == "J"
 
 
 def saturated(value: FloatArray) -> tuple[float, int] | None:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from wattstep.recorded.curves import Curve, add_curves, curve_across, curve_of, curve_of_counter
 from wattstep.recorded.imported import NO_TELEMETRY, Alignment, Imported
-from wattstep.recorded.plausible import BEYOND, USUAL, glitches, tells_power
+from wattstep.recorded.plausible import (
+    BEYOND,
+    USUAL,
+    counts_energy,
+    glitches,
+    odd_reads,
+    tells_power,
+)
 from wattstep.recorded.reading import Tables
 from wattstep.recorded.refresh import Refresh, refresh, written_unit
 from wattstep.recorded.steps import Steps
@@ -46,6 +53,11 @@ class Sampled:
         self.samples = _in_place(tables.samples(), self.stretches, others)
         self._refresh: dict[str, Refresh] = {}
         self._glitch: dict[str, BoolArray] = {}
+        self.channels |= {
+            name: replace(channel, wrap=None)
+            for name, channel in self.channels.items()
+            if self._goes_beyond(channel)
+        }
 
     @cached_property
     def steps(self) -> Steps:
@@ -126,13 +138,16 @@ class Sampled:
         return t_ns, np.abs(value) if name in self._of_either_sign else value
 
     def _glitches(self, name: str) -> BoolArray:
-        """Mask of a power gauge's values that are no power: they count as failed reads."""
+        """Mask of values that are no power, or that a counter of energy cannot have shown: they count as failed reads."""
         if name not in self._glitch:
             value = self.samples[name][1]
             channel = self.channels.get(name)
-            is_power = channel is not None and tells_power(channel)
-            mask = glitches(value) if is_power else np.broadcast_to(np.False_, value.shape)
             thinned = self.stretches.get(name)
+            mask = np.broadcast_to(np.False_, value.shape)
+            if channel is not None and tells_power(channel):
+                mask = glitches(value)
+            elif channel is not None and counts_energy(channel) and thinned is None:
+                mask = odd_reads(value, channel.wrap and channel.wrap * channel.scale)
             if mask.any() and thinned is not None and thinned.known.any():
                 # Of a load that few of the samples that stayed are of.
                 usual = np.quantile(np.abs(thinned.mean[thinned.known]), USUAL)
@@ -148,6 +163,14 @@ class Sampled:
         return frozenset(
             c.name for c in channels if c.role in ("power_total", "battery_current") and c.scale > 0
         )
+
+    def _goes_beyond(self, channel: Channel) -> bool:
+        """True if a counter shows more than where it is said to start again: it starts again elsewhere, or nowhere."""
+        if channel.wrap is None or not self._has_samples(channel.name):
+            return False
+        # Of stretches that were thinned no value is more than those at their ends.
+        most = float(np.fmax.reduce(self.raw(channel.name)[1]))
+        return np.isfinite(most) and round(most / channel.scale) > channel.wrap
 
     def curve(self, channel: Channel) -> Curve:
         """The cumulative curve of a channel."""

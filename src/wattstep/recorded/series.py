@@ -13,13 +13,13 @@ import numpy as np
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.recorded.calibration import TOTAL, Calibration, read_calibrations
 from wattstep.recorded.clock_error import ClockError
-from wattstep.recorded.contradictions import Contradiction, contradictions
+from wattstep.recorded.contradictions import APART_HERE, SAME, Contradiction, contradictions
 from wattstep.recorded.counters import Counters
 from wattstep.recorded.curves import (
     curve_of_gauge,
 )
 from wattstep.recorded.imported import Alignment
-from wattstep.recorded.plausible import saturated
+from wattstep.recorded.plausible import counts_energy, saturated
 from wattstep.recorded.power import (
     NEVER_COUNTED,
     NEXT,
@@ -49,6 +49,7 @@ NO_CPU_TIME = (
     "machine as a whole is machine_energy_per_step"
 )
 LEFT_OUT = "{} value(s) of {} left out as failed reads: {:.3g} {} is many times all others"
+ODD = "{} read(s) of {} left out as failed reads: right after them it stood where it was before, which a counter cannot"
 SATURATED = (
     "{} shows its highest value, {:.4g} {}, in {:,} of {:,} samples: it seems to be at the end of "
     "its range, where more power flows than it shows"
@@ -81,6 +82,7 @@ class Series(Counters):
         """Copy in which these steps (disturbed ones, say) are not among the clean ones."""
         other = copy.copy(self)
         other.__dict__["steps"] = replace(self.steps, excluded=excluded, excluded_as=excluded_as)
+        other.__dict__.pop("_caught_up", None)  # which depends on the clean steps
         return other
 
     @property
@@ -311,10 +313,8 @@ class Series(Counters):
         gauge = self.raw(channel.name) if channel.kind == "gauge" else None
         carries_s, limit = self._carries(channel)
         contradiction = self._contradictions.get(channel.name)
-        whole, odd = self._trusted(channel), self._odd_steps.get(channel.name, [])
         beside = [self.curve(contradiction.other)] if contradiction and contradiction.other else []
-        if len(self.standstill(channel.name)):
-            beside.append(self.curve(channel))
+        whole, others = self._told_by(channel)
         return EnergySource(
             curve=whole,
             status=self.status(channel),
@@ -333,7 +333,7 @@ class Series(Counters):
             thinned=channel.name in self.stretches,
             stretches=None if gauge is None else self._stretches(channel.name),
             systematic=contradiction.apart if contradiction else None,
-            beside=(*beside, *(each.put_right(whole) for each in odd if each.off_j.any())),
+            beside=(*beside, *others),
         )
 
     def _noted(self, *channels: Channel) -> str | None:
@@ -352,6 +352,8 @@ class Series(Counters):
         at = np.flatnonzero(self._glitches(channel.name))
         if not len(at):
             return None
+        if counts_energy(channel):
+            return ODD.format(len(at), channel.name)
         most = float(np.abs(self.samples[channel.name][1][at]).max())
         return LEFT_OUT.format(len(at), channel.name, most, channel.unit)
 
@@ -360,17 +362,16 @@ class Series(Counters):
         """Notes on counters that may not have counted all, and on channels that contradict each other."""
         counters = [c for c in self.power_channels() if c.kind == "counter"]
         notes = [NEVER_COUNTED.format(c.name) for c in counters if self._stands_still(c)]
+        notes += filter(None, map(self._of_glitches, counters))
         notes += filter(None, map(self._of_resets, counters))
         notes += [n for c in counters if not self._does_not_count(c) for n in self._of_doubts(c)]
         return [*notes, *dict.fromkeys(each.note for each in self._contradictions.values())]
 
     @cached_property
     def _contradictions(self) -> dict[str, Contradiction]:
-        """By channel, where an imported log says different things of the same."""
-        if not self.imported.is_import:
-            return {}
+        """By channel, where what was sampled says different things of the same."""
         sampled = [c for c in self.channels.values() if self._has_samples(c.name)]
-        return contradictions(sampled, self)
+        return contradictions(sampled, self, SAME if self.imported.is_import else APART_HERE)
 
     @property
     def thinned(self) -> str | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wattstep.recorded.curves import Curve
 from wattstep.recorded.power import spoken
+from wattstep.recorded.refresh import ALMOST_ALL, NEAR
 from wattstep.schema.arrays import BoolArray, FloatArray, IntArray
 
 LONGER: Final = 10  # times as long as between its new values elsewhere: no counter needs that
@@ -24,6 +25,8 @@ LEAST: Final = 4  # values: fewer do not tell how long it stands still between t
 AS_LONG: Final = 3.0  # times one beside it, at most: of a load that is low for more than a step
 A_ROW: Final = 4  # such stretches, two of them whole: fewer may as well be standstills
 BRIEF: Final = 3  # times as long as between its new values elsewhere: a few reads
+BETWEEN: Final = 1.5  # likewise, of one that goes on at equal times: two of them
+LARGER: Final = 1.15  # times, at least, are steps around times in which values come late
 HARDLY_MORE: Final = 1.5  # times its smallest step: one step, give or take rounding
 COVERED: Final = 0.5  # of a stretch, at least, was power read in that says how much was drawn
 STEPS: Final = 2  # of the counter, at least, says power that it lost
@@ -32,6 +35,10 @@ NONE: Final = np.empty((0, 2), np.int64)
 STOOD_STILL: Final = (
     "{} stood still for {}, and elsewhere goes on every {}: it was stuck, or hardly anything was "
     "drawn; that time is in no figure"
+)
+CAUGHT_UP: Final = (
+    "{} stood still for {} as clean steps began or ended, and elsewhere goes on every {}; then it showed all that was "
+    "counted at once: how much of it was drawn in clean steps is not known, and taken by their time"
 )
 UNCLEAR: Final = (
     "{} stood still again and again, for {} in all, and elsewhere goes on every {}: hardly anything was drawn, or "
@@ -52,7 +59,7 @@ def standstill(t_ns: IntArray, total: FloatArray, power: Sequence[Curve] = ()) -
         total: What it counted, wraps undone, no failed reads.
         power: Of the same supply, where that is known.
     """
-    runs = _runs(t_ns, total) if _stands(t_ns, total) else None
+    runs = _runs(t_ns, total) if _stands(t_ns, total, LONGER) else None
     return NONE if runs is None else runs.lossy(runs.long & ~runs.low_load, power)
 
 
@@ -60,19 +67,24 @@ def unclear(t_ns: IntArray, total: FloatArray, power: Sequence[Curve] = ()) -> I
     """As `standstill`, stretches of which a low load is as likely.
 
     Two or three long ones with its smallest step between them, which make no row; and ones of a few
-    reads, in which a counter of fine steps would have shown a tenth of its mean power.
+    reads, in which a counter of fine steps would have shown a tenth of its mean power. Where others
+    are new at every read, or at equal times, a few are more than those that lie between: two.
     """
-    runs = _runs(t_ns, total)
+    runs = _runs(t_ns, total) if _stands(t_ns, total, BETWEEN) else None
     if runs is None:
         return NONE
     told = runs.long & ~runs.low_load
     return runs.lossy((runs.long | runs.brief) & ~told & ~runs.in_a_row, power)
 
 
-def stood_still(
-    name: str, spans: IntArray, t_ns: IntArray, total: FloatArray, words: str = STOOD_STILL
-) -> str:
-    """Note on a counter that stood still in these stretches; the others as `standstill` takes them."""
+def caught_up(t_ns: IntArray, total: FloatArray) -> IntArray:
+    """As `standstill`, stretches whose next step made up for them, until that."""
+    runs = _runs(t_ns, total) if _stands(t_ns, total, LONGER) else None
+    return NONE if runs is None else runs.made_up(runs.long & ~runs.low_load)
+
+
+def stood_still(name: str, spans: IntArray, t_ns: IntArray, total: FloatArray, words: str) -> str:
+    """Note on a counter that stood still in these stretches, in words for how long and how often it goes on elsewhere."""
     lasting = float(_lengths(spans).sum()) * 1e-9
     begin, _ = _first_and_last(total)
     usual = float(np.median(_between_ns(t_ns, begin))) * 1e-9
@@ -116,23 +128,50 @@ class _Runs:
         return float(self.gained[self.gained > 0].min())
 
     @cached_property
+    def usual(self) -> float:
+        """Time in ns from one new value to the next, median."""
+        return float(np.median(_between_ns(self.t_ns, self.begin)))
+
+    @cached_property
+    def read(self) -> float:
+        """Time in ns from one read to the next, median."""
+        return float(np.median(np.diff(self.t_ns)))
+
+    @cached_property
+    def regular(self) -> bool:
+        """True if it goes on at equal times, several reads apart."""
+        between, read = _between_ns(self.t_ns, self.begin), self.read
+        seen = np.diff(self.t_ns)[self.begin[2:] - 1] <= 2 * read  # when it ended: in no hole
+        equal = np.count_nonzero(seen & (np.abs(between - self.usual) <= read))
+        least = max(EQUAL * np.count_nonzero(seen), LEAST_EQUAL)
+        return bool(self.usual > 2 * read and equal >= least)
+
+    @cached_property
     def long(self) -> BoolArray:
         """Mask of those that last longer than any from one new value to the next should."""
-        between, read = _between_ns(self.t_ns, self.begin), float(np.median(np.diff(self.t_ns)))
-        usual = float(np.median(between))
-        seen = np.diff(self.t_ns)[self.begin[2:] - 1] <= 2 * read  # when it ended: in no hole
-        equal = np.count_nonzero(seen & (np.abs(between - usual) <= read))
-        regular = usual > 2 * read and equal >= max(EQUAL * np.count_nonzero(seen), LEAST_EQUAL)
-        mask: BoolArray = self.stood > (REGULAR if regular else LONGER) * usual
+        mask: BoolArray = self.stood > (REGULAR if self.regular else LONGER) * self.usual
         return mask
 
     @property
     def brief(self) -> BoolArray:
         """Mask of those in which a tenth of the mean power would have shown, a few reads long and longer."""
-        usual = float(np.median(_between_ns(self.t_ns, self.begin)))
         step_ns = self.least / float(self.gained.sum()) * float(self.t_ns[-1] - self.t_ns[0])
-        mask: BoolArray = self.stood > max(BRIEF * usual, LONGER * step_ns)
-        return mask
+        steps = self.gained[self.gained > 0] / self.least
+        if float((np.abs(steps - np.rint(steps)) <= NEAR).mean()) < ALMOST_ALL:
+            step_ns = 0.0  # what it counts in is finer than any step that was seen
+        even = self.regular or self.usual <= BETWEEN * self.read
+        times = BETWEEN if even else BRIEF
+        mask: BoolArray = self.stood > max(times * self.usual, LONGER * step_ns)
+        return mask & (not self._late(mask))
+
+    def _late(self, which: BoolArray) -> bool:
+        """True if steps around some are larger than those around others: what was counted came late, and was not lost."""
+        around = np.append(0.0, self.gained[:-1]) + self.gained
+        others = self.stood <= max(self.usual / 2, self.usual - self.read / 2)
+        which, others = which[1:-1], others[1:-1]
+        if not which.any() or not others.any():
+            return False
+        return bool(around[1:-1][which].mean() > LARGER * around[1:-1][others].mean())
 
     @cached_property
     def low_load(self) -> BoolArray:
@@ -165,21 +204,40 @@ class _Runs:
             which: Mask of those to look at.
             power: As `standstill`.
         """
-        t_ns, begin = self.t_ns, self.begin
-        spans = np.stack([t_ns[begin], np.append(t_ns[begin[1:]], t_ns[-1])], axis=1)[which]
-        still = np.stack([t_ns[begin], t_ns[self.end]], axis=1)[which]
-        gained = self.gained[which]
-        watts = _around(spans, t_ns, self.total)
-        lost = watts * _lengths(spans) - gained
-        stuck = lost > LOST * watts * _lengths(still)
+        spans, still, gained = self._of(which)
+        lost, stuck = self._lost(spans, still, gained)
         for curve in power:
             (told, covered), (within, _) = (curve.difference(*each.T) for each in (spans, still))
             known = covered >= COVERED
             lost = told / np.where(known, covered, 1.0) - gained  # a hole like the rest
             stuck &= ~known | ((lost > STEPS * self.least) & (lost > LOST * within))
-        still = still[stuck]
-        lasting = float(_lengths(still).sum())
-        return still if lasting >= TOLD * float(t_ns[-1] - t_ns[0]) else NONE
+        return self._in_all(still[stuck])
+
+    def made_up(self, which: BoolArray) -> IntArray:
+        """As `lossy`, those whose next step made up for them, until that."""
+        goes_on = which & (self.gained > 0)
+        spans, still, gained = self._of(goes_on)
+        return self._in_all(spans[~self._lost(spans, still, gained)[1]])
+
+    def _of(self, which: BoolArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Begin and end in ns of some until their next value, and until the last read that found the same; and that step."""
+        first, last = self.t_ns[self.begin], self.t_ns[self.end]
+        spans = np.stack([first, np.append(first[1:], last[-1])], axis=1)
+        return spans[which], np.stack([first, last], axis=1)[which], self.gained[which]
+
+    def _lost(
+        self, spans: IntArray, still: IntArray, gained: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """What some did not count of what the counter counts beside them, and which were stuck by that."""
+        watts = _around(spans, self.t_ns, self.total)
+        lost = watts * _lengths(spans) - gained
+        stuck: BoolArray = lost > LOST * watts * _lengths(still)
+        return lost, stuck
+
+    def _in_all(self, spans: IntArray) -> IntArray:
+        """The spans, none where they are short in all."""
+        whole = float(self.t_ns[-1] - self.t_ns[0])
+        return spans if float(_lengths(spans).sum()) >= TOLD * whole else NONE
 
 
 def _runs(t_ns: IntArray, total: FloatArray) -> _Runs | None:
@@ -191,15 +249,15 @@ def _runs(t_ns: IntArray, total: FloatArray) -> _Runs | None:
     return _Runs(t_ns=t_ns, total=total, begin=begin, end=end, gained=gained)
 
 
-def _stands(t_ns: IntArray, total: FloatArray) -> bool:
-    """True if reads found it the same for far longer than reads are apart; takes little memory."""
+def _stands(t_ns: IntArray, total: FloatArray, longer: float) -> bool:
+    """True if reads found it the same for so many times as long as reads are apart; takes little memory."""
     same = np.flatnonzero(total[1:] == total[:-1])
     if not len(same):
         return False
     first = same[np.diff(same, prepend=-2) != 1]
     last = same[np.diff(same, append=len(total) + 1) != 1] + 1
     apart = float(np.median(np.diff(t_ns)))  # a hole makes their mean large
-    return float((t_ns[last] - t_ns[first]).max()) > LONGER * apart
+    return float((t_ns[last] - t_ns[first]).max()) > longer * apart
 
 
 def _first_and_last(total: FloatArray) -> tuple[IntArray, IntArray]:

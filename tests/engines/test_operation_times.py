@@ -40,7 +40,7 @@ class Differing:
 def timed(more: Callable[[int], int], name: str = "mlp") -> Mapping[str, int]:
     """How often each operation is in the steps that were timed."""
     trainer = TorchTrainer(find(name), Preparation(batch_size=2), threads=1)
-    trainer.updates = tuple(Differing(each, more) for each in trainer.updates)  # type: ignore[assignment]
+    trainer.updates = tuple(Differing(each, more) for each in trainer.updates)
     times = time_operations(trainer)
     assert times.seconds.shape == (times.graph.count,)
     assert (times.seconds > 0).all()
@@ -62,7 +62,7 @@ def test_the_operations_that_most_steps_have_are_timed() -> None:
 
 
 def test_steps_of_which_no_two_are_alike_are_not_timed() -> None:
-    with pytest.raises(RecordingError, match="no two of 16 steps"):
+    with pytest.raises(RecordingError, match="16 steps"):
         timed(lambda step: step)
 
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +19,7 @@ from wattstep.schema.journal import MISSING, UNTOLD, Mark
 from wattstep.store import convert as conversion
 from wattstep.store.convert import convert
 from wattstep.store.files import read_info
+from wattstep.store.mark_rows import MARK
 
 NAN = math.nan
 TABLES = ("steps", "spans", "samples", "memory", "operations")
@@ -416,6 +418,18 @@ def test_a_garbled_journal_is_read_or_named_as_damage_and_kept(
         assert sorted(p.name for p in journals.path.iterdir()) == ["journal", "run.json"]
     else:
         assert not journals.folder.exists()
+
+
+@pytest.mark.parametrize("late", [float("nan"), float("inf"), -1e300])
+def test_an_event_of_a_device_without_a_time_is_damage(tmp_path: Path, late: float) -> None:
+    journals = a_busy_run(tmp_path / "run")
+    path = journals.folder / "marks.bin"
+    rows = np.frombuffer(path.read_bytes(), MARK).copy()
+    rows["kind"][0], rows["value"][0] = Mark.DEVICE, late
+    path.write_bytes(rows.tobytes())
+    with pytest.raises(DamagedRunError, match="garbled"):
+        convert(journals.path)
+    assert path.read_bytes() == rows.tobytes()
 
 
 # --- in place and beside -----------------------------------------------------------------------

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import MARKS, Mark
 from wattstep.schema.run_info import RunInfo
-from wattstep.store.device_clock import DevicePassage, DeviceTimes
+from wattstep.store.device_clock import ANCHORED, DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
 from wattstep.store.mark_rows import MARK, Ints, begins_and_ends, ended_steps, samples_of_steps
@@ -19,6 +20,7 @@ from wattstep.store.step_thinning import columns_of_steps
 from wattstep.store.tables import HOST_MARKS
 from wattstep.store.thinned_marks import mark_parts
 
+MOST_LATE_NS = 2.0**62  # a device's event, after the host's mark
 ON_DEVICE = (Mark.DEVICE, Mark.DEVICE_ANCHOR, Mark.DEVICE_END, Mark.DEVICE_COST)
 WITHIN_STEPS = (Mark.PHASE, Mark.LAYER_START, Mark.LAYER_END, Mark.UPDATE)
 
@@ -46,11 +48,22 @@ def _of_whole_steps(blocks: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[
 
 
 def device_times(journal: Folder) -> DeviceTimes | None:
-    """When a device came to the marks; None where the host did all the work."""
+    """When a device came to the marks; None where the host did all the work.
+
+    Raises:
+        DamagedRunError: An event of the device is garbled.
+    """
 
     def read() -> Iterator[npt.NDArray[Any]]:
         for marks in whole_rows(journal, MARKS, MARK):
             rows = marks[np.isin(marks["kind"], ON_DEVICE)]
+            late_ns = rows["value"][np.isin(rows["kind"], ANCHORED)]
+            if not (np.abs(late_ns) < MOST_LATE_NS).all():  # NaN, too
+                garbled = "an event of the device has no time"
+                raise DamagedRunError(
+                    f"the journal of {journal.path.parent} is garbled: {garbled}",
+                    id="damaged-journal",
+                )
             if len(rows):
                 yield rows
 

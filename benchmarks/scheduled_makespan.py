@@ -28,12 +28,14 @@ import torch
 from scheduled_equal import in_order
 from wattstep import workloads
 from wattstep.engines.torch.memory import tensors_in
-from wattstep.engines.torch.scheduled.learning import learn
+from wattstep.engines.torch.scheduled.capture import Captured
+from wattstep.engines.torch.scheduled.learning import Learned, learn
 from wattstep.engines.torch.scheduled.planning import here, unpinned
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.schedule import policies
 from wattstep.schedule.interference import at_random
+from wattstep.schedule.machine import Machine
 from wattstep.schedule.model import TaskTimes
 from wattstep.schedule.placing import Costs
 from wattstep.schedule.policies import FIRST_STEPS
@@ -112,26 +114,43 @@ def load() -> str:
     return f"{one:.1f}, {five:.1f}"
 
 
-def compared(
-    name: str, batch: int, threads: int, names: Sequence[str], rounds: int
-) -> list[dict[str, Outcome]]:
-    """Outcomes by policy of each round; of a step with several updates those of its first."""
-    workload = TorchWorkload(workloads.find(name))
+class FirstUpdate(NamedTuple):
+    """The first update of a workload's step, captured: its batch, and its optimizer."""
+
+    captured: Captured
+    drawn: list[torch.Tensor]
+    optimizer: torch.optim.Optimizer
+
+    def learned(self, machine: Machine) -> tuple[TaskTimes, Learned]:
+        """Its operations, measured anew."""
+        model = TaskTimes("here", (machine.count,), prior=MachineTimes(machine))
+        return model, learn(self.captured, self.drawn, machine, self.optimizer, model)
+
+
+def first_update(name: str, batch: int, threads: int) -> FirstUpdate:
+    """Of a workload that has trained for some steps."""
     trainer = ScheduledTrainer(
-        workload,
+        TorchWorkload(workloads.find(name)),
         Preparation(batch_size=batch),
         threads=threads,
         plan=lambda graph: in_order(graph, threads),
     )
     for _ in range(FIRST_STEPS + 1):
         trainer.step()
-    update, captured = trainer.updates[0], trainer.executors[0].captured
+    update = trainer.updates[0]
     drawn = tensors_in([update.next_batch(trainer._phase)])
-    machine = here(threads)
+    return FirstUpdate(trainer.executors[0].captured, drawn, update.optimizer)
+
+
+def compared(
+    name: str, batch: int, threads: int, names: Sequence[str], rounds: int
+) -> list[dict[str, Outcome]]:
+    """Outcomes by policy of each round."""
+    update = first_update(name, batch, threads)
+    captured, drawn, machine = update.captured, update.drawn, here(threads)
     outcomes = []
     for number in range(rounds):
-        model = TaskTimes("here", (threads,), prior=MachineTimes(machine))
-        learned = learn(captured, drawn, machine, update.optimizer, model)
+        model, learned = update.learned(machine)
         turned = [names[(number + place) % len(names)] for place in range(len(names))]
         told = {}
         for policy in turned:

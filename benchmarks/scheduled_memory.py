@@ -14,21 +14,11 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from scheduled_equal import in_order
-from scheduled_makespan import load
-from wattstep import workloads
-from wattstep.engines.torch.memory import tensors_in
-from wattstep.engines.torch.scheduled.learning import learn
+from scheduled_makespan import first_update, load
 from wattstep.engines.torch.scheduled.planning import here
-from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer
 from wattstep.schedule import policies
 from wattstep.schedule.memory import peak_bytes
-from wattstep.schedule.model import TaskTimes
-from wattstep.schedule.policies import FIRST_STEPS
 from wattstep.schedule.simulate import simulate
-from wattstep.schedule.times import MachineTimes
-from wattstep.schema.workload import Preparation
-from wattstep.workloads.torch.workload import TorchWorkload
 
 WORKLOADS: Final = "dcgan,inceptionv1,char-cnn,resnet50"
 POLICIES: Final = ("co-run", "critical-path")
@@ -57,24 +47,13 @@ def main() -> None:
 
 def lines(name: str, batch: int, threads: int, rounds: int) -> list[str]:
     """Rows of the table, one a policy."""
-    workload = TorchWorkload(workloads.find(name))
     found: dict[str, list[tuple[float, ...]]] = {policy: [] for policy in POLICIES}
-    trainer = ScheduledTrainer(
-        workload,
-        Preparation(batch_size=batch),
-        threads=threads,
-        plan=lambda graph: in_order(graph, threads),
-    )
-    for _ in range(FIRST_STEPS + 1):
-        trainer.step()
-    update, captured = trainer.updates[0], trainer.executors[0].captured
-    drawn = tensors_in([update.next_batch(trainer._phase)])
-    graph, machine = captured.graph, here(threads)
+    update, machine = first_update(name, batch, threads), here(threads)
+    graph = update.captured.graph
     count = len(graph.tasks)
     alone = peak_bytes(graph, range(count), range(1, count + 1))
     for _ in range(rounds):
-        times = TaskTimes("here", (threads,), prior=MachineTimes(machine))
-        learn(captured, drawn, machine, update.optimizer, times)
+        times, _ = update.learned(machine)
         for policy in POLICIES:
             bound, free = (
                 simulate(graph, policies.find(policy)(graph, times, way), times, way)

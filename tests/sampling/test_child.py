@@ -36,6 +36,11 @@ MISSING = -(2**63)
 # --- samples -----------------------------------------------------------------------------------
 
 
+def thinned(one: Sampling) -> bool:
+    """Whether the first read was made more seldom: on a busy machine it may seem dear, and the costs say so."""
+    return any(number == 1 and every > 1 for _, number, _, every in one.costs())
+
+
 def test_samples_arrive_in_rows_of_their_width_in_order_of_time(
     sampling: Start, tmp_path: Path
 ) -> None:
@@ -65,7 +70,7 @@ def test_every_tick_is_on_disk_when_the_child_was_told_to_end(
     until(lambda: len(one.ticks()) > 20)
     assert one.sampler.stop() is None
     # The first samples come before the first tick; a read of every tick has one row more.
-    assert len(one.samples(1)) == len(one.ticks()) + 1
+    assert thinned(one) or len(one.samples(1)) == len(one.ticks()) + 1
     assert (one.folder / "ticks.bin").stat().st_size % 32 == 0
 
 
@@ -104,9 +109,7 @@ def test_a_read_with_a_longer_period_falls_on_fewer_ticks(sampling: Start, tmp_p
     passed = len(ticks) + sum(row[3] for row in ticks)
     surveys = passed // 64 + 1
     assert 0 < len(one.samples(2)) <= passed / 10 + 1 + surveys
-    # On a busy machine even this read may seem dear, and be made more seldom: the costs say so.
-    dear = any(number == 1 and every > 1 for _, number, _, every in one.costs())
-    assert dear or len(one.samples(1)) == len(ticks) + 1
+    assert thinned(one) or len(one.samples(1)) == len(ticks) + 1
 
 
 def test_slow_reads_are_taken_beside_the_ticks(sampling: Start, tmp_path: Path) -> None:
@@ -399,6 +402,20 @@ def test_a_training_alone_is_counted_by_its_clock_and_seldom_by_counters(
     # What threads of the tests' own process run meanwhile may fall before or after.
     assert values[-1] - first == pytest.approx(own, rel=0.05)
     assert len(whole) <= 30 * len(set(whole))
+
+
+def test_what_a_hypervisor_took_is_no_work_of_the_training(
+    counted: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Counters whose value is twice the clock's, as where another guest has the core every other moment.
+    stolen = [time.process_time_ns()]
+    monkeypatch.setattr(os, "read", lambda fd, size: (2 * stolen[0]).to_bytes(8, "little"))
+    first, own = counted(), time.process_time_ns()
+    for _ in range(50):
+        burn(0.002)
+        stolen[0] = time.process_time_ns()
+        last = counted()
+    assert last - first == pytest.approx(time.process_time_ns() - own, rel=0.05)
 
 
 def test_what_a_worker_takes_is_counted_with_the_training(counted: Callable[[], int]) -> None:

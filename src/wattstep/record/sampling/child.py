@@ -331,13 +331,15 @@ def read_family(path, excluded):
     return read
 
 
-def read_perf(descriptors, process):
+def read_perf(descriptors, process, excluded=()):
     """CPU time in ns of a process and of all that it starts, by counters whose descriptors were passed on.
 
     Counters interrupt the cores that they count on, which costs several times as much as the clock of
     the process. While what it started takes nothing that clock tells the same, and they are read
-    every tenth time only.
+    every tenth time only. Unlike the clock they go on while a hypervisor gives the core to another
+    guest: what they have more is the work of others only where the process has or had a child.
     """
+    path = "/proc/%d" % process
 
     def counted():
         total = 0
@@ -345,14 +347,21 @@ def read_perf(descriptors, process):
             total += int.from_bytes(os.read(fd, 8), "little")
         return total
 
+    def of_the_ended():
+        """Ticks of the children that the process has waited for."""
+        with open(path + "/stat", "rb", 0) as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[13]) + int(fields[14])
+
     clock = (~process << 3) | 2  # as clock_getcpuclockid(3) has it
+    ticks = of_the_ended()
     value = before = None  # until the first read
     owed = rests = 0  # ns that others took; reads until the counters are read again
     whole = SELDOM  # times that the counters are read before they rest
     own = then = clock_ns(clock)  # fails where there is no such process
 
     def read():
-        nonlocal value, before, owed, rests, whole, own, then
+        nonlocal value, before, owed, rests, whole, own, then, ticks
         now = clock_ns(clock)
         if value is None:
             value = before = counted()
@@ -367,8 +376,11 @@ def read_perf(descriptors, process):
         owed = max(owed + total - before - (now - then), 0)
         before, then = total, now
         if owed > OTHERS_NS:
-            value += owed
-            owed, whole = 0, SELDOM
+            waited_for, ticks = ticks, of_the_ended()
+            if ticks != waited_for or descendants(path, excluded, []):
+                value += owed
+                whole = SELDOM
+            owed = 0
         elif whole:
             whole -= 1
         rests = 0 if whole else SELDOM - 1
@@ -462,7 +474,8 @@ def open_read(entry, descriptors, fds=None):
     if parser == "perf":
         if not descriptors:
             raise OSError(2, "no perf counters were passed on")
-        return read_perf(descriptors, arguments[0] if arguments else os.getppid())
+        process = arguments[0] if arguments else os.getppid()
+        return read_perf(descriptors, process, set(entry["excluded"]) | {os.getpid()})
     if parser == "threads":
         return read_threads(path)
     if parser in ("children", "family"):

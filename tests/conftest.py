@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from tests.tiers import MAY_RERUN, SMOKE, SYSTEM, TIERS, listed, tiers_of
+from tests.tiers import LONG, MAY_RERUN, SMOKE, SYSTEM, TIERS, listed, tiers_of
 
 settings.register_profile("short", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=5000)
@@ -58,6 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         test = f"{place}::{getattr(item, 'originalname', item.name)}"
         if listed(test, SYSTEM):
             item.add_marker(pytest.mark.system)
+        if test in LONG:
+            item.add_marker(pytest.mark.long)
         if test in SMOKE:
             item.add_marker(pytest.mark.smoke)
         if test in MAY_RERUN:
@@ -70,6 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def tiers_of_marks(item: pytest.Item) -> tuple[str, ...]:
     """The tiers of a test."""
+    if item.get_closest_marker("long") is not None:
+        return ("long",)
     if item.get_closest_marker("system") is None:
         return ("test",)
     return ("test", "system") if item.get_closest_marker("smoke") else ("system",)

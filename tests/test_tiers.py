@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.tiers import MAY_RERUN, MOST_RERUNS, SMOKE, SYSTEM, TIERS, listed, tiers_of
+from tests.tiers import LONG, MAY_RERUN, MOST_RERUNS, SMOKE, SYSTEM, listed, tiers_of
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -22,7 +22,13 @@ def test_every_smoke_test_is_one_of_the_system_tests() -> None:
     assert [test for test in SMOKE if not listed(test.partition("::")[0], SYSTEM)] == []
 
 
-@pytest.mark.parametrize("tests", [SYSTEM, SMOKE, MAY_RERUN], ids=["system", "smoke", "may rerun"])
+def test_no_long_test_is_the_one_of_its_component() -> None:
+    assert LONG.keys() & SMOKE.keys() == set()
+
+
+@pytest.mark.parametrize(
+    "tests", [SYSTEM, LONG, SMOKE, MAY_RERUN], ids=["system", "long", "smoke", "may rerun"]
+)
 def test_every_test_that_is_named_is_there(tests: Mapping[str, str]) -> None:
     for test in tests:
         place, _, name = test.partition("::")
@@ -49,10 +55,16 @@ def test_nothing_else_runs_tests_again() -> None:
     ("file", "source", "tiers"),
     [
         ("stats/test_any.py", "", ("test",)),
-        ("stats/test_any.py", "pytest.param(1, marks=pytest.mark.system)", TIERS),
+        ("stats/test_any.py", "pytest.param(1, marks=pytest.mark.system)", ("test", "system")),
+        ("faults/test_any.py", "pytest.param(1, marks=pytest.mark.long)", ("system", "long")),
+        ("tuning/test_real.py", "", ("system", "long")),  # a tune to its end
         ("faults/test_any.py", "", ("system",)),
-        ("faults/test_killed.py", "", TIERS),  # one of it is in both
-        ("reports/pages/test_notebook.py", "", TIERS),  # all but one are in `make test`
+        ("faults/test_killed.py", "", ("test", "system")),  # one of it is in both
+        (
+            "reports/pages/test_notebook.py",
+            "",
+            ("test", "system"),
+        ),  # all but one are in `make test`
     ],
 )
 def test_a_file_is_passed_over_only_where_none_of_its_tests_is_wanted(

@@ -1,7 +1,8 @@
 """Which target runs which tests, and which tests may be run again: the only place that says so.
 
 `make test` has whatever is not listed here, and one test of each real component; `make test-system`
-has the rest. Where some parameters of a test take long, these are marked `system` beside it.
+has the rest but for `LONG`: what `.ci/run`, which has 90 minutes on whatever machine, leaves to
+`make test-long`. Where some parameters of a test take long, these are marked `system` or `long` beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 # What pytest's option `--tier` may be, and the Makefile's targets.
-TIERS: Final = ("test", "system")
+TIERS: Final = ("test", "system", "long")
 
 # Folders, files and tests below `tests/` whose point is another process or a real component, or that
 # compute for tens of seconds (`make test` is to take five minutes on two cores), and why.
@@ -210,6 +211,15 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+# Of these the tests that alone take minutes on a slow machine. Networks and commands of which a test takes
+# long are marked beside it.
+LONG: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "analysis/regression/test_regress.py::test_intervals_hold_over_many_trials": "computes for minutes",
+        "tuning/test_real.py::test_a_tune_writes_settings_that_run_applies": "a tune to its end",
+    }
+)
+
 # Of these the tests that `make test` has as well: one of each real component, one of each long computation.
 SMOKE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -275,7 +285,15 @@ def listed(place: str, places: Mapping[str, str]) -> bool:
 
 def tiers_of(place: str, source: str = "") -> tuple[str, ...]:
     """The tiers that may have a test in a file, which may mark some of its own."""
-    if not listed(place, SYSTEM):
-        parts = any(one.startswith(f"{place}::") for one in SYSTEM) or "mark.system" in source
-        return TIERS if parts else ("test",)
-    return TIERS if any(test.startswith(f"{place}::") for test in SMOKE) else ("system",)
+    whole = listed(place, SYSTEM)
+    has = {
+        "test": not whole or _parts(place, SMOKE),
+        "system": whole or _parts(place, SYSTEM) or "mark.system" in source,
+        "long": _parts(place, LONG) or "mark.long" in source,
+    }
+    return tuple(tier for tier in TIERS if has[tier])
+
+
+def _parts(place: str, tests: Mapping[str, str]) -> bool:
+    """Whether tests of a file are listed, one by one."""
+    return any(test.startswith(f"{place}::") for test in tests)

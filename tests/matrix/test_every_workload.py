@@ -11,13 +11,18 @@ from tests.matrix.recording import record, record_killed
 from wattstep.workloads import names
 
 PARTS = 8  # that the workloads are in: what a command takes for a folder, it takes for each
+FEW = ("lenet", "char-cnn", "dqn")  # an image, text, and steps that act
 BATCHES = (1, 2, 4)  # in turns
 LARGE_BATCHES = (1, 4, 16)
 STEPS = (1, 2, 3, 7, 20)
 MOMENTS_S = (0.0, 0.05, 0.3, 1.0, 3.0)
 
 
-@pytest.mark.parametrize("workloads", [names()[n::PARTS] for n in range(PARTS)], ids=", ".join)
+@pytest.mark.parametrize(
+    "workloads",
+    [FEW, *(pytest.param(names()[n::PARTS], marks=pytest.mark.long) for n in range(PARTS))],
+    ids=", ".join,
+)
 def test_a_few_steps_of_every_workload_are_told_by_every_command(
     workloads: tuple[str, ...], call: Caller, tmp_path: Path
 ) -> None:

@@ -315,7 +315,7 @@ def wattstep(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, script: Path) -> None:
+def test_a_tune_writes_settings_that_run_applies(tmp_path: Path) -> None:
     done = wattstep("tune", "lenet", "--turn", "optimizer-kernel", "-o", "t", "--json", at=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -324,12 +324,35 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     assert {"the default"} <= {each["text"] for each in report["measured"]}
     plan = json.loads((tmp_path / "t/plan.json").read_text())
     assert plan["settings"].items() >= report["settings"].items()
-    plan["settings"] |= {
-        "threads": 1, "allocator": "keep", "optimizer_kernel": "fused", "policy": "default", "seed": 3,
-    }  # fmt: skip
-    (tmp_path / "t/plan.json").write_text(json.dumps(plan))
     done = wattstep(
-        "run", "--plan", "t/plan.json", "--steps", "3", "--name", "followed", "-q", at=tmp_path
+        "run", "--plan", "t/plan.json", "--steps", "3", "--name", "own", "-q", at=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    own = load(tmp_path / "runs/own").info.options
+    assert own.get("optimizer_kernel") == plan["settings"].get("optimizer_kernel")
+
+
+def test_run_and_profile_apply_settings(tmp_path: Path, script: Path) -> None:
+    of_a_workload = {
+        "batch_size": 4,
+        "accumulate": 1,
+        "engine": "torch",
+        "processor": "cpu",
+        "precision": "fp32",
+    }
+    own = {
+        "threads": 1,
+        "allocator": "keep",
+        "optimizer_kernel": "fused",
+        "policy": "default",
+        "seed": 3,
+    }
+    tuned = {"goal": "time", "keep_the_default": False, "ratio": 0.9}
+    plan: dict[str, Any] = {"wattstep_plan": 1, "workload": "lenet", "tuned": tuned}
+    plan["settings"] = of_a_workload | own
+    (tmp_path / "w.json").write_text(json.dumps(plan))
+    done = wattstep(
+        "run", "--plan", "w.json", "--steps", "3", "--name", "followed", "-q", at=tmp_path
     )
     assert done.returncode == 0, done.stderr
     info = load(tmp_path / "runs/followed").info
@@ -344,9 +367,9 @@ def test_a_tune_writes_settings_that_run_and_profile_apply(tmp_path: Path, scrip
     done = wattstep("profile", "--plan", "s.json", "-q", str(script), "2", at=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads 1 fused True" in done.stdout
-    own = tmp_path / "own.py"  # which says itself
-    own.write_text(SCRIPT.replace("lr=0.1", "lr=0.1, fused=False"))
-    done = wattstep("profile", "--plan", "s.json", "-q", str(own), "2", at=tmp_path)
+    itself = tmp_path / "own.py"  # which says itself
+    itself.write_text(SCRIPT.replace("lr=0.1", "lr=0.1, fused=False"))
+    done = wattstep("profile", "--plan", "s.json", "-q", str(itself), "2", at=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "threads 1 fused False" in done.stdout
     impossible = {

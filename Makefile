@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip --disable-pip-version-check
 DEMO = demo
 
-.PHONY: demo test test-system test-all test-burning fuzz torture check lint types format contracts docs site package sbom bench picture clean
+.PHONY: demo test test-system test-long test-all test-burning fuzz torture check lint types format contracts docs site package sbom bench picture clean
 
 demo: .venv/.runs
 	@rm -rf $(DEMO)
@@ -21,6 +21,9 @@ demo: .venv/.runs
 # faults, Dask, browser, children of the command line; files side by side, two at a time, since they
 # watch clocks, memory, and what other processes do meanwhile.
 #
+# `test-long`: what takes minutes each, and repeats on further networks or commands what the others have of it.
+# `.ci/run`, which must end within 90 minutes on a slow machine too, leaves it out.
+#
 # Frameworks bring allocators and compilers that stay in a process and show in what others measure there:
 # tests/engines has processes of its own.
 #
@@ -34,6 +37,9 @@ test: .venv/.tests
 test-system: .venv/.tests
 	$(PYTEST) --tier system -n 2 --dist loadfile --ignore tests/engines
 	$(PYTEST) --tier system -n 2 --dist loadfile tests/engines
+
+test-long: .venv/.tests
+	$(PYTEST) --tier long -n 2 --dist worksteal
 
 test-all: .venv/.tests
 	$(PYTEST) --hypothesis-profile=long

@@ -216,6 +216,14 @@ SYSTEM: Final[Mapping[str, str]] = MappingProxyType(
 LONG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "analysis/regression/test_regress.py::test_intervals_hold_over_many_trials": "computes for minutes",
+        "docs/test_examples.py::test_a_build_fails_only_where_the_interval_bears_it_out": "two trainings, each in a process of its own",
+        "docs/test_examples.py::test_a_trace_of_a_profiler_with_the_log_of_tegrastats_beside_it": (
+            "an import of ten minutes of samples"
+        ),
+        "gpu/test_commands.py::test_run_with_a_goal": "a whole training",
+        "gpu/test_commands.py::test_run_that_sustains": "a whole training",
+        "gpu/test_commands.py::test_run_beside_a_foreground_job": "a whole training beside a job",
+        "gpu/test_commands.py::test_daily": "a training, and a day of another",
         "tuning/test_real.py::test_a_tune_writes_settings_that_run_applies": "a tune to its end",
     }
 )

@@ -111,9 +111,11 @@ COMMANDS = {
     ),
     "calibrate": (2, "calibrate", "theirs/links", "--meter", "meter.csv"),
 }
+LONG = ("query-figures",)  # `report` computes the same figures
+EACH = [pytest.param(each, marks=pytest.mark.long) if each in LONG else each for each in COMMANDS]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", EACH)
 def test_no_command_touches_anything_through_somebody_elses_runs(
     tmp_path: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

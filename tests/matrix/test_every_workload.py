@@ -14,13 +14,15 @@ PARTS = 8  # that the workloads are in: what a command takes for a folder, it ta
 FEW = ("lenet", "char-cnn", "dqn")  # an image, text, and steps that act
 BATCHES = (1, 2, 4)  # in turns
 LARGE_BATCHES = (1, 4, 16)
+LONG = pytest.mark.long
 STEPS = (1, 2, 3, 7, 20)
+RARER = (("2ms", "none"), ("100ms", "auto"), ("100ms", "none"))  # intervals of samples, and tracing
 MOMENTS_S = (0.0, 0.05, 0.3, 1.0, 3.0)
 
 
 @pytest.mark.parametrize(
     "workloads",
-    [FEW, *(pytest.param(names()[n::PARTS], marks=pytest.mark.long) for n in range(PARTS))],
+    [FEW, *(pytest.param(names()[n::PARTS], marks=LONG) for n in range(PARTS))],
     ids=", ".join,
 )
 def test_a_few_steps_of_every_workload_are_told_by_every_command(
@@ -34,7 +36,7 @@ def test_a_few_steps_of_every_workload_are_told_by_every_command(
     ask_all(call, runs, tmp_path)
 
 
-@pytest.mark.parametrize("batch", LARGE_BATCHES)
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=LONG), 4, pytest.param(16, marks=LONG)])
 def test_seconds_of_a_training_are_told_by_every_command(
     batch: int, call: Caller, tmp_path: Path
 ) -> None:
@@ -43,8 +45,10 @@ def test_seconds_of_a_training_are_told_by_every_command(
     ask_all(call, run, tmp_path)
 
 
-@pytest.mark.parametrize("trace", ["auto", "none"])
-@pytest.mark.parametrize("interval", ["2ms", "100ms"])
+@pytest.mark.parametrize(
+    ("interval", "trace"),
+    [("2ms", "auto"), *(pytest.param(*each, marks=LONG) for each in RARER)],
+)
 def test_runs_of_one_to_twenty_steps_are_told_by_every_command(
     call: Caller, tmp_path: Path, trace: str, interval: str
 ) -> None:

@@ -23,6 +23,10 @@ def unmarked(_):
     return contextlib.nullcontext()
 
 
+LARGE = ("bert", "lora", "resnet152", "vgg19", "whisper-tiny")
+EACH = [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names()]
+
+
 def engine_of(name, *, precision="fp32", whole=False, **preparation):
     """An engine; of images of their `whole` size, or smaller ones."""
     workload = find(name)
@@ -33,7 +37,7 @@ def engine_of(name, *, precision="fp32", whole=False, **preparation):
     return TorchTrainer(workload, Preparation(**preparation), precision=precision)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", EACH)
 def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient(name):
     engine = engine_of(name, batch_size=2, whole=True)
     model = engine.training.model
@@ -54,7 +58,7 @@ def test_two_steps_of_two_samples_move_every_trainable_parameter_by_its_gradient
 
 
 @pytest.mark.parametrize("precision", ["bf16", "amp"])
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", EACH)
 def test_a_step_in_less_precision_has_a_finite_loss(name, precision):
     if precision not in find(name).facts.precisions:
         with refused("precision-not-for-workload", precision, name):

@@ -48,11 +48,11 @@ def opened(place: Path) -> MnnTrainer:
     [
         ("lenet", 16, {}),
         ("resnet8", 4, {}),
-        ("resnet8", 16, {}),
+        pytest.param("resnet8", 16, {}, marks=pytest.mark.long),
         ("ds-cnn", 4, {}),
-        ("ds-cnn", 16, {}),
+        pytest.param("ds-cnn", 16, {}, marks=pytest.mark.long),
         ("autoencoder", 4, {}),
-        ("autoencoder", 16, {}),
+        pytest.param("autoencoder", 16, {}, marks=pytest.mark.long),
     ],
 )
 def test_networks_train_as_in_torch_and_every_parameter_moves(

@@ -50,7 +50,7 @@ def opened(place: Path) -> OnnxRuntimeTrainer:
     [
         ("lenet", 16, {}),
         ("resnet8", 4, {}),
-        ("resnet8", 16, {}),
+        pytest.param("resnet8", 16, {}, marks=pytest.mark.long),
         ("ds-cnn", 4, {}),
         ("autoencoder", 16, {}),
         ("char-cnn", 4, {}),

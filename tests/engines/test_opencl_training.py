@@ -72,11 +72,11 @@ def test_ten_losses_are_those_of_torch_in_each_mode(mode: str, lenet: Path) -> N
     [
         ("mlp", 4, {}),
         ("mlp-16", 8, {}),
-        ("mlp-16-deep", 8, {}),
+        pytest.param("mlp-16-deep", 8, {}, marks=pytest.mark.long),
         ("mlp-256", 4, {}),
         ("resnet8", 4, {}),
-        ("autoencoder", 16, {}),
-        ("squeezenet", 4, {}),
+        pytest.param("autoencoder", 16, {}, marks=pytest.mark.long),
+        pytest.param("squeezenet", 4, {}, marks=pytest.mark.long),
     ],
 )
 def test_networks_train_as_in_torch_and_every_parameter_moves(

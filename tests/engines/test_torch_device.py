@@ -19,11 +19,11 @@ from wattstep.workloads import names
 from wattstep.workloads.torch import find
 from wattstep.workloads.torch.ssdlite import encode_boxes, make_anchors
 
-# One of each kind of layer and of training; the others take longer.
+# One of each kind of layer and of training; the others take longer, BERT minutes.
 FEW = {
     "autoencoder", "dcgan", "dqn", "ds-cnn", "lenet", "resnet8",
 }  # fmt: skip
-EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.system) for name in names()]
+EACH = [name if name in FEW else pytest.param(name, marks=pytest.mark.long) for name in names()]
 NO_OP = "ignore:for .*copying from a non-meta"  # what torch takes the name of the device for
 
 

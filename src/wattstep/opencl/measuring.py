@@ -237,7 +237,7 @@ class Measurement:
         flops = 2.0 * m * n * k
         for name, config in configs.items():
             if name != TUNED and (takes := self._takes(config, flops)) > self._allowed_s:
-                reason = f"it would take about {takes:.0f} s, and there are {self._allowed_s:.0f}"
+                reason = f"it would take about {takes:.1f} s, and {max(self._allowed_s, 0):.1f} s are left"
                 figures[name] = missing(FLOPS, reason)
                 continue
             try:

@@ -286,18 +286,25 @@ class Recorder(StepRecorder):
         except OSError as error:
             self._cannot_write(error)
         self._lock.hand_over()
-        done = subprocess.run(
-            child_command("wattstep.store.convert:main", str(self._folder), "closed"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-            env=dict(os.environ),
-        )
-        if done.returncode != 0:
+        try:
+            done = subprocess.run(
+                child_command("wattstep.store.convert:main", str(self._folder), "closed"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                check=False,
+                env=dict(os.environ),
+            )
+        except (
+            OSError
+        ) as error:  # no further process may be started: the training is to end well all the same
+            failed: str | None = f"no process can be started: {error.strerror}"
+        else:
             words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            failed = words[-1] if done.returncode != 0 else None
+        if failed is not None:
             text = (
-                f"the tables could not be written ({words[-1]}); the journals are kept in "
+                f"the tables could not be written ({failed}); the journals are kept in "
                 f"{self.path}, and are turned into tables when the run is next opened"
             )
             self.problem = text if self.problem is None else f"{self.problem}; {text}"

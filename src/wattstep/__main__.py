@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
-from wattstep.schema.extras import staying
+# Until there is something to end, Ctrl-C ends the process without a traceback.
+_INTERRUPTIBLE = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _INTERRUPTIBLE:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from wattstep.schema.extras import staying  # noqa: E402
 
 
 def main() -> None:
@@ -12,7 +18,12 @@ def main() -> None:
     with staying():
         from wattstep.cli import run_command_line
 
-    sys.exit(run_command_line())
+    if _INTERRUPTIBLE:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    code = run_command_line()
+    if _INTERRUPTIBLE:  # how it ended is decided
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

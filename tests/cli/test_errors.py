@@ -253,6 +253,14 @@ def test_a_run_that_exists_is_not_written_into(piped: Command, tmp_path: Path) -
     assert list((tmp_path / "runs" / "mine").iterdir()) == []
 
 
+def test_ctrl_c_before_the_commands_are_loaded_ends_without_a_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import os, signal, wattstep.__main__; os.kill(os.getpid(), signal.SIGINT)"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_ctrl_c_before_anything_is_recorded_says_so_and_leaves_no_folder(
     piped: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -397,6 +397,27 @@ def test_ctrl_c_ends_the_script_with_130_and_keeps_what_was_recorded(tmp_path: P
     assert len(run.series.steps.index) >= 20
 
 
+@pytest.mark.parametrize("reach", [os.kill, os.killpg])
+def test_a_script_is_told_once_of_ctrl_c_whether_we_get_it_alone_or_both_of_us_do(
+    tmp_path: Path, reach: Callable[[int, int], None]
+) -> None:
+    (tmp_path / "saves.py").write_text(
+        "import time\nprint('going', flush=True)\ntry:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n    time.sleep(3)\n    print('saved')\n    raise SystemExit(3)\n"
+    )
+    with subprocess.Popen(
+        wattstep("profile", "--quiet", "--trace", "none", "saves.py"),
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "going\n"
+        reach(child.pid, signal.SIGINT)
+        said, _ = child.communicate(timeout=600)
+    assert said == "saved\n"
+    assert child.returncode == 3
+
+
 def test_a_script_that_was_killed_says_what_trained(tmp_path: Path) -> None:
     import torch
 
@@ -414,7 +435,8 @@ def test_a_script_that_was_killed_says_what_trained(tmp_path: Path) -> None:
     assert info.engine == f"torch {torch.__version__}"
 
 
-def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path, number: int) -> None:
     """As torchrun ends its ranks: the signal goes to us alone."""
     script = tmp_path / "endless.py"
     script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
@@ -424,9 +446,9 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path) -> None:
     ) as child:  # fmt: skip
         assert child.stdout is not None
         pid = int(child.stdout.readline())
-        child.terminate()
+        child.send_signal(number)
         child.communicate(timeout=600)
-    assert child.returncode == 128 + signal.SIGTERM
+    assert child.returncode == 128 + number
     assert not Path(f"/proc/{pid}").exists()
     assert load(tmp_path / "runs" / "r").info.state == "recovered"
 

@@ -67,6 +67,8 @@ FAILED = 70  # as EX_SOFTWARE of sysexits.h
 UNREAD = 141  # as a shell says of a tool that SIGPIPE ended
 KEPT = "; what was recorded is kept"
 UNRECORDED = " before anything of this run was recorded"
+# These record nothing that Ctrl-C could cost.
+_READING = ("compare", "explain", "export", "live", "observe", "query", "report", "runs", "serve")
 _WANTED: Final = (
     ("integer", "one whole number is wanted"), ("number", "one number is wanted"), ("float", "one number is wanted"),
 )  # fmt: skip
@@ -117,8 +119,11 @@ def _run() -> int:
         code = ending.code if isinstance(ending.code, int) else 0
         if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
             what = UNRECORDED if _is_unrecorded(ending) else KEPT
-            say(f"wattstep: stopped{what}")
+            say(f"wattstep: stopped{'' if sys.argv[1] in _READING else what}")
         return code
+    except KeyboardInterrupt:  # no command has begun
+        say("wattstep: stopped")
+        return STOPPED
     except Exception as error:
         say(f"wattstep: failed inside, please report it: {contained(error)}")
         return FAILED

@@ -171,14 +171,59 @@ def readable(fd: int, seconds: float) -> bool:
     return bool(poll.poll(max(seconds, 0.0) * 1e3))
 
 
-def outwait(child: subprocess.Popen[Any]) -> tuple[int, bool]:
-    """The exit code of a child, which gets Ctrl-C as well and may take its time to end; whether Ctrl-C came."""
-    stopped = False
+def outwait(
+    child: subprocess.Popen[Any], tell: Callable[[], None] | None = None
+) -> tuple[int, bool]:
+    """The exit code of a child, which gets Ctrl-C as well and may take its time to end; whether Ctrl-C came.
+
+    Args:
+        child: The child.
+        tell: Called where it goes on for a second after Ctrl-C, to pass it on.
+    """
+    stopped, patience = False, None
     while True:
         try:
-            return child.wait(), stopped
+            return child.wait(patience), stopped
         except KeyboardInterrupt:
-            stopped = True
+            stopped, patience = True, None if tell is None else _TOLD_S
+        except subprocess.TimeoutExpired:
+            patience = None
+            if tell is not None:
+                tell()
+
+
+class SignalsSeen:
+    """Which signals a Python child has seen: it writes their numbers into a pipe, whatever it does with them.
+
+    `kill -INT` reaches us alone where a terminal reaches the child as well, and who passes every
+    signal on tells the child twice.
+
+    Attributes:
+        writing: The child's end, for `pass_fds`, and for `tell_signals` there.
+    """
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+
+    def close(self) -> None:
+        """Closes both ends of the pipe."""
+        os.close(self._reading)
+        os.close(self.writing)
+
+    def saw(self, number: int) -> bool:
+        """Whether the child has seen a signal since this was last asked."""
+        try:
+            return number in os.read(self._reading, 1 << 20)
+        except BlockingIOError:
+            return False
+
+
+def tell_signals(writing: int) -> None:
+    """Has this process write the number of each signal that Python handles into a pipe (`SignalsSeen`)."""
+    os.set_inheritable(writing, False)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
 
 def signal_name(number: int) -> str:
@@ -236,7 +281,7 @@ def tidied_at_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
-    """Passes SIGTERM on to a child, which would go on without us (torchrun ends ranks so)."""
+    """Passes SIGTERM and SIGHUP on to a child, which would go on without us (torchrun ends ranks so)."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may handle signals
         return
@@ -244,8 +289,12 @@ def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
     def pass_on(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    before = signal.signal(signal.SIGTERM, pass_on)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, pass_on)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -22,7 +24,13 @@ from wattstep.record.hosts import EXECUTION_HOSTS, parse_target
 from wattstep.record.recorder import Recorder, RecordingWarning
 from wattstep.record.tracing.schedule import TraceMode
 from wattstep.schema.cores import check_cores
-from wattstep.schema.processes import child_command, ends_with_us, outwait
+from wattstep.schema.processes import (
+    SignalsSeen,
+    child_command,
+    ends_with_us,
+    outwait,
+    tell_signals,
+)
 from wattstep.schema.sanitize import plain
 from wattstep.schema.settings import parse_interval, parse_keep, parse_power_model
 from wattstep.schema.training_hooks import ScriptTuning
@@ -148,14 +156,23 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
     guard = {} if cores is None else {"cores": check_cores(str(cores))}
     guarded = ["wattstep.train.child.guard:main", json.dumps(guard)] if guard else []
     document = {**asdict(replace(settings, tuned={})), "tuned": dict(settings.tuned)}
-    child = subprocess.Popen(
-        child_command(*guarded, "wattstep.train.script:main", json.dumps(document), out),
-        env={**os.environ, **script_environment(settings.tuned)},
-        stdout=on_screen if to_screen else None,
-        stderr=settings.output,
-    )
-    with ends_with_us(child):
-        code, _ = outwait(child)  # Ctrl-C went to the script as well, and it decides what it does
+    with closing(SignalsSeen()) as seen:
+        asked = (json.dumps(document), out, str(seen.writing))
+        child = subprocess.Popen(
+            child_command(*guarded, "wattstep.train.script:main", *asked),
+            env={**os.environ, **script_environment(settings.tuned)},
+            stdout=on_screen if to_screen else None,
+            stderr=settings.output,
+            pass_fds=(seen.writing,),
+        )
+
+        def pass_on() -> None:
+            if not seen.saw(signal.SIGINT):
+                child.send_signal(signal.SIGINT)
+
+        with ends_with_us(child):
+            # A terminal sends Ctrl-C to the script as well, and it decides what it does.
+            code, _ = outwait(child, pass_on)
     return (128 - code if code < 0 else code), Path(out)
 
 
@@ -202,7 +219,8 @@ def _refuse(error: WattstepError) -> None:
 
 
 def main() -> None:
-    """Entry of the child process: settings as JSON."""
+    """Entry of the child process: settings as JSON, the run's folder, and where signals are told."""
+    tell_signals(int(sys.argv[3]))
     document = json.loads(sys.argv[1])
     settings = ProfileSettings(**{**document, "arguments": tuple(document["arguments"])})
     recorder = Recorder(

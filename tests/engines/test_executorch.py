@@ -53,7 +53,7 @@ def lenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("resnet8", 4, {}),
         ("ds-cnn", 4, {}),
         ("autoencoder", 4, {}),
-        ("autoencoder", 16, {}),
+        pytest.param("autoencoder", 16, {}, marks=pytest.mark.long),
     ],
 )
 def test_networks_train_as_in_torch_and_every_parameter_moves(

@@ -48,7 +48,7 @@ def opened(place: Path) -> MlxTrainer:
         ("resnet8", 4, {}),
         ("ds-cnn", 4, {}),
         ("autoencoder", 16, {}),
-        ("vit-tiny", 4, {"image_size": 32}),
+        pytest.param("vit-tiny", 4, {"image_size": 32}, marks=pytest.mark.long),
     ],
 )
 def test_networks_train_as_in_torch_and_every_parameter_moves(

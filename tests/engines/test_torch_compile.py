@@ -195,7 +195,7 @@ def test_engine_and_option_are_one_configuration_which_tells_what_compiling_took
 
 
 @pytest.mark.filterwarnings(COMPILER)
-@pytest.mark.parametrize("batch", [4, 16])
+@pytest.mark.parametrize("batch", [4, pytest.param(16, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", ["lenet", "ds-cnn", "autoencoder"])
 def test_ten_steps_are_torchs_in_float64(name: str, batch: int) -> None:
     source = Source(find(name), Preparation(batch_size=batch))

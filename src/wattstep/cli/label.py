@@ -223,6 +223,9 @@ def label(
             _show_cost(cost)
         if refusal is not None:
             refuse(refusal)
+    except WattstepError:
+        folder.take_back()
+        raise
     finally:
         folder.close()
 

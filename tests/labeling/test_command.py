@@ -147,6 +147,9 @@ def test_energy_of_clusters_within_a_bound(files: Path, tmp_path: Path) -> None:
         (("--on", "cpu", "--latency", 5), "needs-power"),
         (("--on", "cpu", "--power", "cpu"), "malformed-power"),
         (("--on", "cpu", "--latency", 0, "--power", "cpu=1"), "out-of-range"),
+        (("--on", "cpu", "--latency", "inf", "--power", "cpu=1"), "out-of-range"),
+        (("--frame-budget", 0), "out-of-range"),
+        (("--frame-budget", "inf"), "out-of-range"),
         (("--on", "cpu", "--device", "no-such-device"), "unknown-device"),
     ],
 )

@@ -117,6 +117,13 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
         (["run", "lenet", "--steps", "0"], "out-of-range", ["--steps 0", "1"]),
         (["run", "lenet", "--seconds", "0"], "out-of-range", ["--seconds 0"]),
         (["run", "lenet", "--seconds", "nan"], "out-of-range", ["--seconds nan"]),
+        (["run", "lenet", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),
+        (
+            ["run", "lenet", "--foreground", "--foreground-seconds", "inf"],
+            "out-of-range",
+            ["--foreground-seconds inf", "finite"],
+        ),
+        (["ceilings", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),
         (["run", "lenet", "--warmup", "-1"], "out-of-range", ["--warmup -1"]),
         (["run", "lenet", "--threads", "0"], "out-of-range", ["--threads 0", "1"]),
         (["run", "lenet", "--interval", "0.1ms"], "interval-too-fine", ["--interval 0.1ms", "1ms"]),

@@ -66,6 +66,9 @@ def test_a_day_is_one_epoch_of_its_samples(batch: int, steps: int) -> None:
     ("setting", "id", "named"),
     [
         ({"days": 0}, "out-of-range", "--days 0"),
+        ({"pretrain_seconds": 0.0}, "out-of-range", "--pretrain-seconds 0"),
+        ({"pretrain_seconds": float("inf")}, "out-of-range", "--pretrain-seconds inf"),
+        ({"pretrain_seconds": float("nan")}, "out-of-range", "--pretrain-seconds nan"),
         ({"pretrain": "loss=1"}, "malformed-goal", "--pretrain loss=1"),
         ({"precision": "int8"}, "unknown-precision", "--precision int8"),
         ({"data_dir": "/no/such/folder"}, "no-such-folder", "--data /no/such/folder"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.refusals import refused
+from tests.refusals import id_in, refused
 from tests.reports.pages.tree import tree, unpacked
 
 from wattstep.errors import RunExistsError
@@ -182,6 +182,19 @@ def test_a_workload_without_classes_is_refused() -> None:
     settings = DailySettings(workload="autoencoder")
     with refused("no-classes", "autoencoder", "wattstep suite"):
         prepare(settings, 4, "fp32")
+
+
+def test_a_refused_training_leaves_nothing_and_one_that_was_begun_as_it_was(tmp_path: Path) -> None:
+    begun = DailyFolder(tmp_path / "begun")
+    begun.open(DailySettings(workload="gpt"))
+    begun.close()
+    before, there = sorted(tmp_path.rglob("*")), begun.settings()
+    for more in ((), ("--out", "begun")):
+        command = [sys.executable, "-m", "wattstep", "daily", "gpt", *more, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, id_in(done.stdout)) == (2, "no-classes")
+        assert sorted(tmp_path.rglob("*")) == before
+    assert begun.settings() == there
 
 
 def test_the_report_is_one_page_with_the_papers_numbers(report: DailyReport) -> None:

@@ -147,6 +147,9 @@ def test_energy_of_clusters_within_a_bound(files: Path, tmp_path: Path) -> None:
         (("--on", "cpu", "--latency", 5), "needs-power"),
         (("--on", "cpu", "--power", "cpu"), "malformed-power"),
         (("--on", "cpu", "--latency", 0, "--power", "cpu=1"), "out-of-range"),
+        (("--on", "cpu", "--latency", "inf", "--power", "cpu=1"), "out-of-range"),
+        (("--frame-budget", 0), "out-of-range"),
+        (("--frame-budget", "inf"), "out-of-range"),
         (("--on", "cpu", "--device", "no-such-device"), "unknown-device"),
     ],
 )
@@ -386,6 +389,31 @@ def test_a_file_that_is_not_there_is_one_line(files: Path, tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 2
     assert id_in(done.stdout) == "unreadable-file"
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("data", "labeled", "id"),
+    [
+        ("random.bin", "empty.json", "unknown-data-format"),
+        ("data.csv", "empty.json", "unknown-data-format"),
+        ("text.csv", "labeled.csv", "not-numbers"),
+    ],
+)
+def test_a_refused_labeling_leaves_nothing(
+    files: Path, tmp_path: Path, data: str, labeled: str, id: str, there: bool
+) -> None:
+    for name in ("data.csv", "labeled.csv"):
+        (tmp_path / name).write_bytes((files / name).read_bytes())
+    (tmp_path / "random.bin").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "text.csv").write_text("a,b,c,d\n1,2,3,x\n", encoding="utf-8")
+    if there:
+        (tmp_path / "labels").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    done = wattstep("label", data, "--labeled", labeled, "--column", "kind", "--json", cwd=tmp_path)
+    assert (done.returncode, id_in(done.stdout)) == (2, id)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_complex_numbers_are_refused(files: Path, tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_small_independent_operations_gain_by_running_together(step: Path, tmp_p
         (("--on", "equal-9999"), "unknown-device"),
         (("--on", "equal-2", "--policy", "magic"), "unknown-policy"),
         (("--on", "equal-2", "--batch", "0"), "out-of-range"),
+        (("--on", "equal-2", "--batch", "16"), "needless-option"),
+        (("--on", "equal-2", "--classes", "7"), "needless-option"),
+        (("--on", "equal-2", "--image-size", "32"), "needless-option"),
+        (("--on", "equal-2", "--input", "3x8x8"), "needless-option"),
+        (("--on", "equal-2", "--precision", "banana"), "needless-option"),
+        (("--on", "jetson-tx2", "--precision", "banana"), "device-lacks"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused(step: Path, words: tuple[str, ...], id: str) -> None:
@@ -62,6 +68,17 @@ def test_what_cannot_be_scheduled_is_refused(step: Path, words: tuple[str, ...],
     assert result.returncode == 2
     assert id_in(result.stdout) == id
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_names_of_unknown_origin_steer_no_terminal(step: Path) -> None:
+    strange = step.with_name("\x1b[31m[bold]step.json")
+    tasks = [{**TASK, "name": "\x1b[31mred", "kind": "\x1b[31mred", "layer": "\x1b[31mred"}]
+    for storages, code in (([8], 0), ([], 2)):
+        strange.write_text(json.dumps({"tasks": tasks, "storage_bytes": storages}))
+        result = wattstep("schedule", strange, "--on", "equal-2")
+        assert result.returncode == code
+        assert "\x1b" not in result.stdout + result.stderr
+        assert "[31m[bold]step.json" in result.stdout + result.stderr
 
 
 def test_a_file_without_tasks_is_one_line(tmp_path: Path) -> None:

@@ -13,8 +13,16 @@ import pytest
 from tests.refusals import refused
 
 from wattstep.store.files import create_folder
-from wattstep.store.lock import RunLock, is_locked, is_recording, lock_folder
+from wattstep.store.lock import (
+    RunLock,
+    is_locked,
+    is_recording,
+    lock_folder,
+    not_there,
+    take_back,
+)
 
+BEGUN = ("settings.json", "held.lock")
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -146,3 +154,47 @@ def test_a_folder_is_seen_to_be_kept_without_a_lock_being_made(tmp_path: Path) -
     assert is_locked(tmp_path / "sweep.lock")
     os.close(held)
     assert not is_locked(tmp_path / "sweep.lock")
+
+
+def begun(folder: Path) -> tuple[Path, ...]:
+    """Makes a folder with a lock and settings in it; what of them was not there."""
+    made = not_there(folder, BEGUN)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in BEGUN:
+        (folder / name).touch()
+    return made
+
+
+@pytest.mark.parametrize("there", ["", "a", "a/b/c", "a/b/c/settings.json", "a/b/c/held.lock"])
+def test_what_was_made_is_taken_back_and_what_was_there_stays(tmp_path: Path, there: str) -> None:
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    if there in ("a", "a/b/c"):
+        (tmp_path / there).mkdir()
+    elif there:
+        (tmp_path / there).touch()
+    before = sorted(tmp_path.rglob("*"))
+    take_back(tmp_path / "a/b/c", BEGUN, begun(tmp_path / "a/b/c"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_holds_more_by_now_is_not_taken_back(tmp_path: Path) -> None:
+    made = begun(tmp_path / "a")
+    (tmp_path / "a" / "weights").touch()
+    take_back(tmp_path / "a", BEGUN, made)
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {*BEGUN, "weights"}
+
+
+def test_a_lock_that_was_taken_back_while_another_waited_for_it_keeps_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = [lock_folder(tmp_path, "held.lock", "a test")]
+
+    def refused_meanwhile(seconds: float) -> None:
+        if seconds and held:
+            (tmp_path / "held.lock").unlink()
+            os.close(held.pop())
+
+    monkeypatch.setattr(time, "sleep", refused_meanwhile)
+    lock = lock_folder(tmp_path, "held.lock", "a test")
+    assert is_locked(tmp_path / "held.lock")
+    os.close(lock)

@@ -16,6 +16,7 @@ import typer
 from wattstep.cli.options import Full, Json, Quiet
 from wattstep.cli.saying import say
 from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.schema.settings import check_above_0
 
 if TYPE_CHECKING:
     from wattstep.schema.ceilings import Ceilings
@@ -126,7 +127,7 @@ def _measure_device(
     quiet: bool,
 ) -> None:
     """Measures an OpenCL device, writes and shows it."""
-    _check_seconds(seconds)
+    check_above_0(f"--seconds {seconds:g}", seconds)
     from wattstep.opencl.ceilings import measure
     from wattstep.record.sensors.machine import describe
     from wattstep.report.json_document import dump
@@ -224,7 +225,7 @@ def _of(path: Path) -> tuple[str, list[int]]:
 
 
 def _measured(name: str, counts: Sequence[int], seconds: float, quiet: bool) -> list[Ceilings]:
-    _check_seconds(seconds)
+    check_above_0(f"--seconds {seconds:g}", seconds)
     from wattstep import engines
     from wattstep.record.sensors.machine import caches, describe
     from wattstep.schema.ceilings import Asked
@@ -263,11 +264,6 @@ def _counting_down(seconds: float, quiet: bool) -> Callable[[str], None]:
             say(f"{text} (about {left_s:.0f} s left)" if left_s >= 1 else text)
 
     return tell
-
-
-def _check_seconds(seconds: float) -> None:
-    if not seconds > 0:
-        raise InvalidValueError(f"--seconds {seconds:g}: it must be more than 0", id="out-of-range")
 
 
 @contextmanager

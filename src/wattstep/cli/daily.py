@@ -13,7 +13,7 @@ from wattstep.cli import completing
 from wattstep.cli.options import OUT, Batches, Json, Quiet, parse_batches
 from wattstep.cli.saying import say
 from wattstep.cli.settings_options import absolute, with_settings
-from wattstep.errors import InvalidValueError, RecordingError
+from wattstep.errors import InvalidValueError, RecordingError, WattstepError
 from wattstep.schema.processes import ChildNews
 from wattstep.train.daily.settings import DailySettings
 
@@ -60,6 +60,9 @@ def daily(
     folder.open(settings)
     try:
         train_daily(folder, sizes, _progress(workload, settings.days * len(sizes), quiet))
+    except WattstepError:
+        folder.take_back()
+        raise
     finally:  # one that fails does not take those before it away
         if folder.batches():
             _show(folder, sizes, json)

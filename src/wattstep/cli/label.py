@@ -223,6 +223,9 @@ def label(
             _show_cost(cost)
         if refusal is not None:
             refuse(refusal)
+    except WattstepError:
+        folder.take_back()
+        raise
     finally:
         folder.close()
 
@@ -304,16 +307,14 @@ def _check_measured(
             "--nice and --power-model are for what is measured: give --measure RUN",
             id="needs-measure",
         )
-    if frame_budget is not None and not frame_budget > 0:
-        raise InvalidValueError(
-            f"--frame-budget {frame_budget:g}: it must be above 0", id="out-of-range"
-        )
+    from wattstep.schema.settings import check_above_0, parse_power_model
+
+    if frame_budget is not None:
+        check_above_0(f"--frame-budget {frame_budget:g}", frame_budget)
     if nice and frame_budget is None:
         raise InvalidValueError(
             "--nice is for the labeling beside a job: give --frame-budget", id="needs-foreground"
         )
-    from wattstep.schema.settings import parse_power_model
-
     parse_power_model(power_model)
     if measure is not None and os.path.lexists(measure):
         raise RunExistsError(f"{measure} exists already: choose another folder, or remove it first")

@@ -18,7 +18,7 @@ from wattstep.labeling.outcome import LABELED, STATUSES, UNKNOWN, UNREADABLE, La
 from wattstep.labeling.reading import Piece, Table, open_table, pieces, read_labeled
 from wattstep.schema.sanitize import FORMULA
 from wattstep.store.folder import read_plain, replacing
-from wattstep.store.lock import lock_folder
+from wattstep.store.lock import lock_folder, not_there, take_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +33,7 @@ PROGRESS: Final = "progress.json"
 REPORT: Final = "report.html"
 LOCK: Final = "label.lock"
 PARTS: Final = "labels"
+_BEGUN: Final = (PARTS, SETTINGS, LOCK)  # made before anything is labeled
 MEASURED_SAMPLES: Final = 5000  # that are labeled once more where the cost is measured
 EXAMPLES: Final = 8  # of each label, and of each new class, that the page shows
 MOST_CELLS: Final = 200  # of the course over pieces: neighbours are added up beyond
@@ -139,6 +140,7 @@ class LabelFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock: int | None = None
+        self._made: tuple[Path, ...] = ()
 
     def open(self, asked: Asked) -> None:
         """Makes the folder, or checks that it is of the same settings; holds it until `close`.
@@ -151,6 +153,7 @@ class LabelFolder:
         try:
             if self.path.exists() and not (self.path / SETTINGS).exists():
                 self._check_empty()
+            self._made = not_there(self.path, _BEGUN)
             (self.path / PARTS).mkdir(parents=True, exist_ok=True)
             self.lock = lock_folder(self.path, LOCK, "another wattstep label")
             document = json.loads(json.dumps(asdict(asked)))
@@ -170,6 +173,10 @@ class LabelFolder:
             raise InvalidValueError(
                 f"{self.path} cannot be made: {error.strerror or error}", id="unwritable-labels"
             ) from error
+
+    def take_back(self) -> None:
+        """Of a refused labeling: what `open` made goes, unless more came into it."""
+        take_back(self.path, _BEGUN, self._made)
 
     def close(self) -> None:
         """Lets go of the folder."""

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import NamedTuple
 
 from wattstep.errors import InvalidValueError
@@ -14,6 +13,7 @@ from wattstep.labeling.cluster import CpuCluster, one_blas_thread
 from wattstep.labeling.placement import CPU, CpuProcessor, Placement, Processor
 from wattstep.labeling.power import Load, powers_of
 from wattstep.schema.cores import check_cores
+from wattstep.schema.settings import check_above_0
 
 OPENCL = "opencl"
 
@@ -51,8 +51,8 @@ def placement_on(asked: Sequence[str] | Processors) -> Placement:
     """
     wanted = asked if isinstance(asked, Processors) else Processors(names=asked)
     bound = wanted.latency_s
-    if bound is not None and not (bound > 0 and isfinite(bound)):
-        raise InvalidValueError(f"a latency of {bound:g} s: it must be above 0", id="out-of-range")
+    if bound is not None:
+        check_above_0(f"a latency of {bound:g} s", bound)
     named = [_named(name) for name in wanted.names]
     used = [each for one in named for each in one.uses]
     if len(set(used)) < len(used) or not named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -51,7 +52,7 @@ def parse_duration(text: str | float) -> float:
     """Seconds from "10ms", "1.5 s" or a number of seconds.
 
     Raises:
-        InvalidValueError: It is no duration, or not above 0.
+        InvalidValueError: It is no duration, not above 0, or without end.
     """
     if isinstance(text, (int, float)):
         seconds = float(text)
@@ -62,11 +63,22 @@ def parse_duration(text: str | float) -> float:
                 f"{text!r} is not a duration: write 10ms, 1s or 2min", id="malformed-duration"
             )
         seconds = float(match[1]) * _SECONDS[match[2] or "s"]
-    if not 0 < seconds < float("inf"):
-        raise InvalidValueError(
-            f"a duration of {text} cannot be used: it must be above 0", id="out-of-range"
-        )
+    check_above_0(f"a duration of {text}", seconds)
     return seconds
+
+
+def check_above_0(what: str, value: float) -> None:
+    """Refuses what is no finite number above 0.
+
+    Args:
+        what: The value as the user wrote it: "--seconds inf".
+        value: The value.
+
+    Raises:
+        InvalidValueError: It is 0, below, infinite or no number.
+    """
+    if not 0 < value < math.inf:
+        raise InvalidValueError(f"{what}: it must be a finite number above 0", id="out-of-range")
 
 
 def parse_share(text: str) -> float:

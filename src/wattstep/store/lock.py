@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -81,9 +82,40 @@ def lock_folder(path: Path, name: str, who: str) -> int:
         except BlockingIOError as error:
             held = error
         else:
-            return lock
+            if os.fstat(lock).st_nlink:
+                return lock
+            os.close(lock)  # the other one took it back
+            return lock_folder(path, name, who)
     os.close(lock)
     raise RunExistsError(f"{who} is writing into {path}", id="being-written") from held
+
+
+def not_there(path: Path, names: Iterable[str]) -> tuple[Path, ...]:
+    """What a command has to make before it does anything, for `take_back`: the folder, and those that it lies in.
+
+    Args:
+        path: The folder.
+        names: Of what is made in it: the lock's file last.
+    """
+    made = (*(path / name for name in names), path, *path.parents)
+    return tuple(each for each in made if not os.path.lexists(each))
+
+
+def take_back(path: Path, names: Iterable[str], made: Iterable[Path]) -> None:
+    """Removes what a command that was refused had made; a folder that holds anything else stays as it is.
+
+    Args:
+        path: The folder, held by the lock in it.
+        names: As of `not_there`.
+        made: What that gave.
+    """
+    with suppress(OSError):  # a folder in it, or one that it lies in, is not empty
+        if {each.name for each in path.iterdir()} <= set(names):
+            for each in made:
+                if each.is_dir():
+                    each.rmdir()
+                else:
+                    each.unlink(missing_ok=True)
 
 
 def is_locked(lock: Path) -> bool:

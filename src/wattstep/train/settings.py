@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from wattstep.schema.run_documents import (
 )
 from wattstep.schema.settings import (
     EXCLUDABLE,
+    check_above_0,
     option_of,
     parse_duration,
     parse_interval,
@@ -290,14 +290,10 @@ class TrainingSettings(MemoryStrategies):
             raise InvalidValueError(
                 f"--rate-rule {self.rate_rule}: there are {known}", id="unknown-rate-rule"
             )
-        if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise InvalidValueError(
-                f"--seconds {self.seconds:g}: it must be above 0", id="out-of-range"
-            )
-        if self.foreground is not None and not 0 < self.foreground < math.inf:
-            raise InvalidValueError(
-                f"--foreground-seconds {self.foreground:g}: it must be above 0", id="out-of-range"
-            )
+        if self.seconds is not None:
+            check_above_0(f"--seconds {self.seconds:g}", self.seconds)
+        if self.foreground is not None:
+            check_above_0(f"--foreground-seconds {self.foreground:g}", self.foreground)
         if not 0 <= self.nice <= 19:
             raise InvalidValueError(
                 f"--nice {self.nice}: it lies between 0 and 19", id="out-of-range"

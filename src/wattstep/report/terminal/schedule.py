@@ -9,6 +9,7 @@ from rich.text import Text
 
 from wattstep.schedule.policies import POLICIES
 from wattstep.schedule.study import Study
+from wattstep.schema.sanitize import plain
 from wattstep.schema.spelling import quantity
 
 
@@ -22,7 +23,7 @@ def print_study(study: Study, console: Console) -> None:
     machine, default_s = study.machine, study.default_s
     console.print()
     head = f"{study.title} on {machine.title}, {len(study.graph.tasks)} operations: simulated"
-    console.print(Text(head, style="bold"))
+    console.print(Text(plain(head), style="bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for heading in ("policy", "step", "of default", "idle", "energy", "copies", "what it does"):
         side = "left" if heading in ("policy", "what it does") else "right"
@@ -48,4 +49,4 @@ def print_study(study: Study, console: Console) -> None:
         "(docs/scheduling.md)."
     )
     for line in machine.assumptions:
-        console.print(f"  assumed: {line}")
+        console.print(f"  assumed: {line}", markup=False)

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, cast
 from wattstep.errors import DamagedRunError, InvalidValueError
 from wattstep.schema.daily_report import PretrainedFacts
 from wattstep.store.folder import read_plain, replacing
-from wattstep.store.lock import lock_folder
+from wattstep.store.lock import lock_folder, not_there, take_back
 from wattstep.train.daily.settings import DailySettings
 
 SETTINGS = "daily.json"
@@ -22,6 +22,7 @@ LABELS = "labels.json"
 DAYS = "days.json"
 REPORT = "report.html"
 LOCK = "daily.lock"
+_BEGUN = (SETTINGS, LOCK)  # made before anything is trained
 
 
 class DayRow(TypedDict, total=False):
@@ -72,6 +73,7 @@ class DailyFolder:
         self.path = path
         self.weights = path / WEIGHTS
         self.lock: int | None = None  # the descriptor that keeps the folder to one command
+        self._made: tuple[Path, ...] = ()
 
     def open(self, settings: DailySettings) -> None:
         """Makes the folder, or checks that it is of the same settings; holds it until `close`.
@@ -82,12 +84,17 @@ class DailyFolder:
         """
         try:
             self._check_place()
+            self._made = not_there(self.path, _BEGUN)
             self.path.mkdir(parents=True, exist_ok=True)
             if self.lock is None:
                 self.lock = lock_folder(self.path, LOCK, "another wattstep daily")
             self._settle(asdict(settings))
         except OSError as error:
             raise InvalidValueError(f"{self.path} cannot be made: {error.strerror}") from error
+
+    def take_back(self) -> None:
+        """Of a refused training: what `open` made goes, unless more came into it."""
+        take_back(self.path, _BEGUN, self._made)
 
     def close(self) -> None:
         """Lets go of the folder."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from wattstep import engines
 from wattstep.errors import InvalidValueError
 from wattstep.schema.goal import Goal
-from wattstep.schema.settings import parse_power_model, setting
+from wattstep.schema.settings import check_above_0, parse_power_model, setting
 from wattstep.schema.workload import RATE_RULES, Preparation
 from wattstep.train.settings import check_engine
 
@@ -82,8 +82,7 @@ class DailySettings:
             raise InvalidValueError(
                 f"--pretrain {self.pretrain}: write accuracy=0.6", id="malformed-goal"
             )
-        if self.pretrain_seconds <= 0:
-            raise InvalidValueError("--pretrain-seconds must be above 0", id="out-of-range")
+        check_above_0(f"--pretrain-seconds {self.pretrain_seconds:g}", self.pretrain_seconds)
         if self.data_dir is not None and not Path(self.data_dir).is_dir():
             raise InvalidValueError(
                 f"--data {self.data_dir}: there is no such folder", id="no-such-folder"

@@ -435,6 +435,23 @@ def test_what_a_worker_takes_is_counted_with_the_training(counted: Callable[[], 
     assert values[-1] - before[0] == pytest.approx(own + spent * 1e9, rel=0.05, abs=2 * 10**6)
 
 
+def test_what_many_short_programs_take_is_counted_with_the_training(
+    counted: Callable[[], int],
+) -> None:
+    for _ in range(100):  # the counters rest
+        counted()
+    before = counted(), resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time_ns()
+    for _ in range(40):
+        subprocess.run(["true"], check=True)
+        for _ in range(10):
+            counted()
+    own = time.process_time_ns() - before[2]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = ended.ru_utime + ended.ru_stime - before[1].ru_utime - before[1].ru_stime
+    # What is not yet a tick may come later: 10 ms, and what a fork takes before it counts as the child's.
+    assert counted() - before[0] == pytest.approx(own + spent * 1e9, rel=0.15, abs=12 * 10**6)
+
+
 BURNING = "import time\nwhile time.process_time() < 0.2: pass"
 
 

@@ -295,9 +295,8 @@ class Recorder(StepRecorder):
                 check=False,
                 env=dict(os.environ),
             )
-        except (
-            OSError
-        ) as error:  # no further process may be started: the training is to end well all the same
+        # Where no further process may be started the training is to end well all the same.
+        except OSError as error:
             failed: str | None = f"no process can be started: {error.strerror}"
         else:
             words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]

@@ -347,11 +347,18 @@ def read_perf(descriptors, process, excluded=()):
             total += int.from_bytes(os.read(fd, 8), "little")
         return total
 
+    tick = 10**9 // os.sysconf("SC_CLK_TCK")
+
     def of_the_ended():
         """Ticks of the children that the process has waited for."""
         with open(path + "/stat", "rb", 0) as file:
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[13]) + int(fields[14])
+
+    def others_worked():
+        nonlocal ticks
+        waited_for, ticks = ticks, of_the_ended()
+        return ticks != waited_for or descendants(path, excluded, [])
 
     clock = (~process << 3) | 2  # as clock_getcpuclockid(3) has it
     ticks = of_the_ended()
@@ -361,7 +368,7 @@ def read_perf(descriptors, process, excluded=()):
     own = then = clock_ns(clock)  # fails where there is no such process
 
     def read():
-        nonlocal value, before, owed, rests, whole, own, then, ticks
+        nonlocal value, before, owed, rests, whole, own, then
         now = clock_ns(clock)
         if value is None:
             value = before = counted()
@@ -375,14 +382,13 @@ def read_perf(descriptors, process, excluded=()):
         total = counted()
         owed = max(owed + total - before - (now - then), 0)
         before, then = total, now
-        if owed > OTHERS_NS:
-            waited_for, ticks = ticks, of_the_ended()
-            if ticks != waited_for or descendants(path, excluded, []):
-                value += owed
-                whole = SELDOM
-            owed = 0
-        elif whole:
-            whole -= 1
+        if owed > OTHERS_NS and others_worked():
+            value += owed
+            owed, whole = 0, SELDOM
+        else:
+            owed = min(owed, tick)  # children that took less than a tick show up with a later one
+            if whole:
+                whole -= 1
         rests = 0 if whole else SELDOM - 1
         return (value,)
 

@@ -26,6 +26,10 @@ os.environ.setdefault("WATTSTEP_FAIL_LOUDLY", "1")
 # its core: on four cores of which one is taken, sixty times as long as with three threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What the caller's terminal is like: with COLUMNS=80 a piped page folds, and sentences that tests look for break.
+for variable in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(variable, None)
+
 # Started in the background (nohup make test &), a shell has SIGINT ignored, and what the tests
 # start would inherit that: a test that sends Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -75,7 +75,7 @@ def test_names_of_unknown_origin_steer_no_terminal(step: Path) -> None:
     tasks = [{**TASK, "name": "\x1b[31mred", "kind": "\x1b[31mred", "layer": "\x1b[31mred"}]
     for storages, code in (([8], 0), ([], 2)):
         strange.write_text(json.dumps({"tasks": tasks, "storage_bytes": storages}))
-        result = wattstep("schedule", strange, "--on", "equal-2")
+        result = wattstep("schedule", strange, "--on", "equal-2", env={"COLUMNS": "40"})
         assert result.returncode == code
         assert "\x1b" not in result.stdout + result.stderr
         assert "[31m[bold]step.json" in result.stdout + result.stderr

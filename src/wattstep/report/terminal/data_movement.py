@@ -25,7 +25,7 @@ def print_study(study: Study, console: Console) -> None:
         console: Where to print.
     """
     console.print()
-    console.print(Text(plain(study.title), style="bold"))
+    console.print(Text(plain(study.title), style="bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for heading in (
         "net",

@@ -23,7 +23,7 @@ def print_study(study: Study, console: Console) -> None:
     machine, default_s = study.machine, study.default_s
     console.print()
     head = f"{study.title} on {machine.title}, {len(study.graph.tasks)} operations: simulated"
-    console.print(Text(plain(head), style="bold"))
+    console.print(Text(plain(head), style="bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 1))
     for heading in ("policy", "step", "of default", "idle", "energy", "copies", "what it does"):
         side = "left" if heading in ("policy", "what it does") else "right"

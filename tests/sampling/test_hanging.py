@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,14 +137,20 @@ def test_ticks_go_on_beside_a_read_that_became_slow(tmp_path: Path) -> None:
     sampler.start()
     assert threads(sampler.pid) <= 2
 
-    counted = itertools.count(10**7, 10**7)  # of a training whose workers work: always read
+    # Counters rest while nothing but the training itself works: here it has a worker that does.
+    worker = subprocess.Popen(["sleep", "1000"])
+    counted = itertools.count(10**7, 10**7)
 
     def feeds() -> bool:  # a value only now and then: each read waits for one
         time.sleep(0.03)
         os.write(end, next(counted).to_bytes(8, "little"))
         return threads(sampler.pid) == 3
 
-    until(feeds)
+    try:
+        until(feeds)
+    finally:
+        worker.kill()
+        worker.wait()
     seen = len(rows(tmp_path / "samples-02.bin", 3))
     until(lambda: len(rows(tmp_path / "samples-02.bin", 3)) > seen + 30)
     assert sampler.stop() is None

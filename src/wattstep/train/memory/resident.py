@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmap import PAGESIZE
 
 from wattstep.errors import RecordingError
+from wattstep.schema.processes import give_back_free_memory
 
 _STATUS = "/proc/self/status"
 _CLEAR = "/proc/self/clear_refs"
@@ -34,6 +35,9 @@ class Resident:
 class ResidentMemory:
     """Reads and resets; one a process is enough.
 
+    Attributes:
+        can_trim: Whether the C library gives free memory back when asked (glibc does).
+
     Raises:
         RecordingError: This kernel does not let a process reset its high-water mark.
     """
@@ -50,7 +54,7 @@ class ResidentMemory:
                 f"({error.strerror}); Linux 4.0 or later is needed"
             ) from error
         library = ctypes.CDLL(None)
-        self._trim = getattr(library, "malloc_trim", None)
+        self.can_trim = hasattr(library, "malloc_trim")
         self._mincore = library.mincore
         self._mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
@@ -73,15 +77,9 @@ class ResidentMemory:
         """The high-water mark becomes what is resident now."""
         os.pwrite(self._clear, _RESET_PEAK, 0)
 
-    @property
-    def can_trim(self) -> bool:
-        """True if the C library gives free memory back when asked (glibc does)."""
-        return self._trim is not None
-
     def trim(self) -> None:
         """Gives back to the system what the C library's allocator holds free."""
-        if self._trim is not None:
-            self._trim(0)
+        give_back_free_memory()
 
     def begin(self) -> int:
         """As `Meter.begin`."""

@@ -18,6 +18,7 @@ import torch
 
 from wattstep.engines.torch.memory import tensors_in
 from wattstep.engines.torch.scheduled.capture import Captured
+from wattstep.engines.torch.scheduled.put_back import put_back
 from wattstep.engines.torch.scheduled.threads import TorchThreads
 from wattstep.schedule.interference import at_random, factors, handovers
 from wattstep.schedule.machine import Machine
@@ -25,6 +26,7 @@ from wattstep.schedule.model import TaskTimes
 from wattstep.schedule.pace import LEAST_CHANGE
 from wattstep.schedule.placing import Costs
 from wattstep.schedule.tasks import Placed, Schedule
+from wattstep.schema.processes import give_back_free_memory
 
 ROUNDS: Final = 16
 WARM: Final = 3  # steps of new code that do not count: the first two take up to half as long again
@@ -47,11 +49,13 @@ class Learned:
         steps: How often it was carried out for that.
         factor: Times as long as in what was known before that tasks take now; None: nothing was known, or
             it holds.
+        problem: What a reader must know of how that was done.
     """
 
     outside_s: float
     steps: int
     factor: float | None
+    problem: str = ""
 
 
 class _Step(NamedTuple):
@@ -88,8 +92,9 @@ def learn(
         model: Of this machine.
         cores: The number of each of the machine's cores for `TorchThreads`; (): the same.
     """
-    with _restored(captured, optimizer):
-        return _Learning(captured, batch, machine, model, cores).run()
+    with _restored(captured, optimizer) as problem:
+        learned = _Learning(captured, batch, machine, model, cores).run()
+    return replace(learned, problem=problem)
 
 
 class _Learning:
@@ -226,6 +231,7 @@ class _Learning:
         """
         count = len(self._tasks)
         own = plan.on_cores(self._cores) if self._cores else plan
+        give_back_free_memory()  # of the threads of the plan before, which those of this one do not use
         with closing(TorchThreads(self._captured, own)) as executor:
             executor.trace()
             called = perf_counter_ns()
@@ -276,16 +282,17 @@ def _reading_s() -> float:
 
 
 @contextmanager
-def _restored(captured: Captured, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Afterwards tensors that all steps share, the optimizer's state and torch's generator are as before."""
-    tensors = [*captured.outside.values(), *tensors_in(list(optimizer.state.values()))]
-    copies = [each.detach().clone() for each in tensors]
+def _restored(captured: Captured, optimizer: torch.optim.Optimizer) -> Iterator[str]:
+    """Afterwards tensors that all steps share, the optimizer's state and torch's generator are as before.
+
+    Yields:
+        As `put_back`.
+    """
+    state = tensors_in(list(optimizer.state.values()))
     generator, threads = torch.get_rng_state(), torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_rng_state(generator)
-        with torch.no_grad():
-            for tensor, copy in zip(tensors, copies, strict=True):
-                tensor.copy_(copy)
+    with put_back([*captured.outside.values(), *state]) as problem:
+        try:
+            yield problem
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_rng_state(generator)

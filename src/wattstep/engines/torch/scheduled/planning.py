@@ -103,6 +103,7 @@ class Planner:
             times, machine = self._model()
             numbers = numbers_of(machine, self._clusters)
             learned = learn(captured, batch, machine, optimizer, times, numbers)
+            self._remark(learned.problem)
             self._remark(kept_times.keep(times, machine))
             studied = study(self._policy, graph, times, machine, (DEFAULT, self._policy))
             schedule = unpinned(studied.plans[-1].schedule, numbers)

@@ -29,12 +29,9 @@ def put_back(tensors: Iterable[torch.Tensor]) -> Iterator[str]:
     give_back_free_memory()  # what capturing has left, before as much again is taken
     with ExitStack() as stack:
         try:
-            # Without a buffer: one that is not written would be tried once more when the file is closed.
-            file, problem = stack.enter_context(TemporaryFile(buffering=0)), ""
-            for view in views:
-                _whole(file.write, view)
+            file, problem = stack.enter_context(_written(views)), ""
         except OSError as error:
-            problem = f"weights were copied in memory, since no temporary file could be written: {error.strerror}"
+            problem = f"weights were copied in memory, since no temporary file could be written: {error.strerror or error}"
             copies = [view.clone() for view in views]
             stack.callback(_copy_back, views, copies)
         else:
@@ -46,6 +43,17 @@ def put_back(tensors: Iterable[torch.Tensor]) -> Iterator[str]:
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """All of its storage, shape (bytes,)."""
     return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+
+
+def _written(views: Iterable[torch.Tensor]) -> IO[bytes]:
+    """A temporary file of them; one that is not written to its end takes no room on the disk."""
+    with ExitStack() as stack:
+        # Without a buffer: one that is not written would be tried once more when the file is closed.
+        file = stack.enter_context(TemporaryFile(buffering=0))
+        for view in views:
+            _whole(file.write, view)
+        stack.pop_all()
+    return file
 
 
 def _copy_back(views: Iterable[torch.Tensor], copies: Iterable[torch.Tensor]) -> None:
@@ -64,5 +72,5 @@ def _whole(move: Callable[[memoryview], int], view: torch.Tensor) -> None:
     left = view.numpy().data
     while left:
         if not (moved := move(left)):
-            raise OSError("a temporary file ended early: the weights are lost")
+            raise OSError("the temporary file of weights ends early")
         left = left[moved:]

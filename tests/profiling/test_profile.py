@@ -402,7 +402,7 @@ def test_a_script_is_told_once_of_ctrl_c_whether_we_get_it_alone_or_both_of_us_d
     tmp_path: Path, reach: Callable[[int, int], None]
 ) -> None:
     (tmp_path / "saves.py").write_text(
-        "import time\nprint('going', flush=True)\ntry:\n    time.sleep(600)\n"
+        "import time\ntry:\n    print('going', flush=True)\n    time.sleep(600)\n"
         "except KeyboardInterrupt:\n    time.sleep(3)\n    print('saved')\n    raise SystemExit(3)\n"
     )
     with subprocess.Popen(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, log, sqrt
+from math import ceil, exp, log, log2, sqrt
 from statistics import median
 from typing import Final
 
 import numpy as np
 
+from wattstep.schedule.least_squares import fit_within
 from wattstep.schedule.times import Seconds
 from wattstep.schema.arrays import FloatArray
 
@@ -20,7 +21,8 @@ WIDE: Final = 0.08  # half of an interval, as a logarithm, that is worth another
 MOST_TRIES: Final = 14
 STALE_SPREAD: Final = 0.1  # of what was measured in another state of the device
 BETWEEN: Final = 0.05  # error of the curve a doubling away from what was measured, as a logarithm
-_KINKS: Final = 24
+_KINKS: Final = 4  # that are tried, of each doubling
+EXACT: Final = 1e-9  # error of a curve, in parts of the times, below which none is better
 
 
 @dataclass(kw_only=True)
@@ -192,17 +194,21 @@ def _division_of_work(threads: FloatArray, seconds: FloatArray, most: int) -> Fl
         seconds: That they took, shape (n,).
         most: Number of threads to work out.
     """
-    from scipy.optimize import nnls
 
     def columns(p: FloatArray, kink: float) -> FloatArray:
         return np.stack([np.ones_like(p), 1 / np.minimum(p, kink), p, np.log2(p)], axis=1)
 
     every = np.arange(1, most + 1, dtype=np.float64)
+    zero = np.zeros(4)
     best: tuple[float, FloatArray] | None = None
-    for kink in np.unique(np.append(np.geomspace(1, most, _KINKS), most)):
+    for kink in np.geomspace(1, most, 1 + ceil(_KINKS * log2(most))):
         shape = columns(threads, kink)
-        factors, residual = nnls(shape / seconds[:, None], np.ones(len(seconds)))
-        if best is None or residual < best[0] - 1e-9:
-            best = (float(residual), columns(every, kink) @ factors)
+        matrix, whole = shape / seconds[:, None], np.ones(len(seconds))
+        factors = fit_within(matrix, whole, start=zero, low=zero, high=zero + np.inf)
+        residual = float(np.linalg.norm(whole - matrix @ factors))
+        if best is None or residual < best[0] - EXACT:
+            best = (residual, columns(every, kink) @ factors)
+        if residual <= EXACT:
+            break
     assert best is not None  # there are kinks
     return np.maximum(best[1], 1e-12)

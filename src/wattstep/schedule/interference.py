@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from random import Random
 from typing import Final
 
 import numpy as np
 
+from wattstep.schedule.least_squares import fit_robustly
 from wattstep.schedule.model import MOST_FACTOR
 from wattstep.schedule.placing import Costs, Start, State, along_the_clock
 from wattstep.schedule.tasks import Schedule, TaskGraph
@@ -71,8 +71,6 @@ def factors(
         end_s: When it ended, with at most one other beside it at a time, shape (n,).
         alone_s: What it takes alone on as many cores, shape (n,).
     """
-    from scipy.optimize import least_squares
-
     kinds = sorted({task.kind for task in graph.tasks})
     column = {kind: number for number, kind in enumerate(kinds)}
     beside = _beside(graph, begin_s, end_s, column)
@@ -96,23 +94,19 @@ def factors(
         # What ran beside kinds of which too little is known counts as alone.
         shares = overlaps[:, used] / spans[:, None]
         own = alone / spans - (1 - shares.sum(axis=1))
-        paces = least_squares(
-            partial(_missed, shares, own), np.full(len(used), USUAL),
-            jac=partial(_by_pace, shares), bounds=(1 / MOST_FACTOR, FASTEST), loss="soft_l1", f_scale=NEAR,
-            method="dogbox",  # which reaches the bounds
-        ).x  # fmt: skip
+        usual = np.full(len(used), USUAL)
+        paces = fit_robustly(
+            shares,
+            own,
+            usual,
+            low=np.full_like(usual, 1 / MOST_FACTOR),
+            high=np.full_like(usual, FASTEST),
+            scale=NEAR,
+        )
         told |= {
             (kind, kinds[other]): 1 / float(pace) for other, pace in zip(used, paces, strict=True)
         }
     return told
-
-
-def _missed(shares: FloatArray, own: FloatArray, paces: FloatArray) -> FloatArray:
-    return shares @ paces - own
-
-
-def _by_pace(shares: FloatArray, _: FloatArray) -> FloatArray:
-    return shares
 
 
 def _beside(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +203,22 @@ def test_on_two_cores_interference_and_handing_over_are_measured() -> None:
     assert all(1 <= each["low"] <= each["value"] <= each["high"] for each in told)
     assert facts["handover_s"] > 0
     assert facts["bound_s"] <= Figure.from_dict(facts["predicted"]).value  # type: ignore[operator]
+
+
+def test_planning_loads_no_scipy(tmp_path: Path) -> None:
+    """It would be 41 MB more in the process that trains: a tenth of what a small network takes."""
+    script = (
+        "import sys\n"
+        "from tests.engines.scheduled.made import Made, Views, trained\n"
+        "from wattstep.engines.torch.scheduled.trainer import ScheduledTrainer\n"
+        "from wattstep.schema.workload import Preparation\n"
+        "import torch\n"
+        "batches = [torch.ones(4, 6)] * 4\n"
+        "trained(ScheduledTrainer(Made(Views, batches), Preparation(batch_size=4, policy='co-run')), 4)\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'scipy'])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert ended.stdout == "[]\n"

@@ -342,6 +342,7 @@ CHANGES: Final = (
 def change(run: Path, rng: random.Random) -> list[str]:
     """Makes a run a stranger's; what was done."""
     done = rng.sample(CHANGES, 1 if rng.random() < 0.7 else 2)
+    done.sort(key=lambda each: each is change_files)  # a pipe or a hole can be changed no further
     for each in done:
         with contextlib.suppress(OSError, IndexError, ValueError):  # the first took it away
             each(run, rng)

@@ -8,11 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.querying.made import made
 from tests.refusals import refused
+from tests.run.made import Sampled, make_run, power
 from tests.waiting import until
 
 import wattstep
@@ -68,6 +73,23 @@ def test_one_long_text_is_within_the_memory_of_the_query(runs: Path, tmp_path: P
     assert ended.stderr.count("\n") == 1, ended.stderr
     assert int(ended.stdout) * 1024 < 100e6 + BESIDE + 500e6  # with the libraries
     assert spilled(tmp_path) == []
+
+
+def test_samples_are_not_kept_in_memory_by_their_join_with_channels(tmp_path: Path) -> None:
+    channels = [replace(power(), name=f"rail{number}.power") for number in range(5)]
+    make_run(tmp_path / "runs" / "a", [Sampled(channel=each, raw=int) for each in channels])
+    rows, names = 400_000, [str(number).ljust(10_000, "n") for number in range(20)]
+    codes = pa.array(np.arange(rows) % len(names), pa.int32())
+    samples = {
+        "t_ns": np.arange(rows), "channel": pa.DictionaryArray.from_arrays(codes, names),
+        "value": np.arange(rows) % len(names) * 1.0, "errno": np.zeros(rows, np.int16),
+    }  # fmt: skip
+    pq.write_table(pa.table(samples), tmp_path / "runs" / "a" / "samples.parquet")
+    sql = "SELECT channel, avg(value) AS mean FROM samples GROUP BY ALL ORDER BY mean"
+    # Written out they would be 4 GB.
+    table = wattstep.query(sql, runs=tmp_path / "runs", memory=100_000_000)
+    assert table["channel"].to_pylist() == names
+    assert table["mean"].to_pylist() == list(range(len(names)))
 
 
 def test_the_limit_of_the_process_is_as_before_when_a_query_is_done(runs: Path) -> None:

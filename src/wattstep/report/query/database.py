@@ -43,7 +43,13 @@ FROM {READS} s LEFT JOIN channels c ON c.run = s.run AND c.channel = s.channel
 """
 # Runs are handed over as Arrow data sets, so that no file has to be allowed: a file that is allowed
 # can be written, too (COPY ... TO). Locked from the start: parsing alone may open a file (IMPORT).
-LOCKS: Final = ("SET enable_external_access = false", "SET lock_configuration = true")
+LOCKS: Final = (
+    # A data set tells it no number of rows, so that it would take samples for the smaller side of
+    # a join with channels, and keep all of them, each with its text, in memory.
+    "SET disabled_optimizers = 'build_side_probe_side'",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
 # DuckDB 2 takes statements that write for a part of a SELECT: WITH x AS (INSERT ...).
 WRITING: Final = ("copy", "delete", "insert", "merge", "update")
 
@@ -233,7 +239,9 @@ def _dataset(table: Table, runs: Sequence[QueriedRun]) -> dataset.FileSystemData
     """
     from pyarrow import dataset, fs
 
-    form, local = dataset.ParquetFileFormat(), fs.LocalFileSystem()
+    texts = [column.name for column in table.columns if column.coded]
+    options = dataset.ParquetReadOptions(dictionary_columns=texts)
+    form, local = dataset.ParquetFileFormat(read_options=options), fs.LocalFileSystem()
     fragments = [
         form.make_fragment(
             str(file_of(run.tables, table).absolute()),

@@ -109,6 +109,8 @@ def why_unreadable(run: QueriedRun, tables: Sequence[Table]) -> str | None:
                 ):
                     for _ in file.iter_batches():
                         pass
+            except MemoryError:  # of the query, whose error says so
+                return None
             except TABLE_ERRORS as error:
                 return _unreadable(table, error)
     return None

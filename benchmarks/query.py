@@ -23,7 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wattstep.schema.run_info import RunInfo
+from wattstep.schema.channel import Channel
+from wattstep.schema.run_info import PlannedRead, RunInfo
 from wattstep.store.files import write_info
 from wattstep.store.tables import BLOCK, EVALUATIONS, MEMORY, SPANS, STEPS
 
@@ -49,6 +50,7 @@ o = pandas.read_parquet(f"{folder}/run/operations.parquet")
 """,
     "start": "import wattstep.report.query, duckdb, pyarrow.dataset",
 }
+CHANNELS = 20
 CHILD = """
 import sys, time, json
 folder = sys.argv[1]
@@ -65,10 +67,19 @@ def make(folder: Path, rows: int) -> None:
     """A run with so many samples and operations."""
     run = folder / "run"
     run.mkdir()
+    channels = tuple(
+        Channel(
+            name=f"channel-{n}", unit="W", kind="gauge", domain="soc", role="power", source="made"
+        )
+        for n in range(CHANNELS)
+    )
+    read = PlannedRead(
+        number=0, sensor="made", path="made", parser="number", every=1, channels=channels
+    )
     info = RunInfo(
         state="closed", created="2026-11-20T12:00:00+0000", workload="made", title="made",
         engine="torch", batch_size=4, threads=1, precision="fp32", processor="cpu", seed=0,
-        interval_s=0.01, warmup=3, trace="auto",
+        interval_s=0.01, warmup=3, trace="auto", reads=(read,),
     )  # fmt: skip
     write_info(run, info)
     for name, schema in {
@@ -86,7 +97,7 @@ def make(folder: Path, rows: int) -> None:
         return pa.DictionaryArray.from_arrays(codes, [f"{word}-{n}" for n in range(count)])
 
     samples = {
-        "t_ns": t_ns, "channel": coded(20, "channel"), "value": random.random(rows),
+        "t_ns": t_ns, "channel": coded(CHANNELS, "channel"), "value": random.random(rows),
         "errno": np.zeros(rows, np.int16),
     }  # fmt: skip
     words = {"name": 80, "kind": 12, "layer": 40, "phase": 3, "processor": 1, "shapes": 200}

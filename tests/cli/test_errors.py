@@ -123,6 +123,12 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
             "out-of-range",
             ["--foreground-seconds inf", "finite"],
         ),
+        (
+            ["run", "lenet", "--foreground-seconds", "3"],
+            "needs-foreground",
+            ["--foreground-seconds", "give --foreground"],
+        ),
+        (["attach", "1", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),
         (["ceilings", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),
         (["run", "lenet", "--warmup", "-1"], "out-of-range", ["--warmup -1"]),
         (["run", "lenet", "--threads", "0"], "out-of-range", ["--threads 0", "1"]),

@@ -42,8 +42,11 @@ def attach(
     from wattstep.cli.progress import watched_script
     from wattstep.cli.showing import show_runs
     from wattstep.record.attached import AttachedRecorder, program_of
+    from wattstep.schema.settings import check_above_0
     from wattstep.store.files import new_name
 
+    if seconds is not None:
+        check_above_0(f"--seconds {seconds:g}", seconds)
     folder = Path(run_folder(out, name, new_name(program_of(pid))))
     with AttachedRecorder(pid, folder, **given) as recorder:
         if not quiet:

@@ -133,6 +133,11 @@ def run(
             "which workload? `wattstep suite` lists them, --plan and --from have their own",
             id="nothing-to-train",
         )
+    if is_given(context, "foreground_seconds") and not foreground:
+        raise InvalidValueError(
+            "--foreground-seconds is of the job that --foreground starts: give --foreground",
+            id="needs-foreground",
+        )
     target, ambient = given["target"], given["ambient"]
     batches = parse_batches(batch)
     precisions, rules = precision.split(","), rate_rule.split(",")

@@ -81,14 +81,19 @@ def _what_differs(calls: IntArray, share: FloatArray) -> tuple[BoolArray, FloatA
             below = level
     if not columns:
         return np.zeros((len(calls), 0), bool), np.zeros(0), np.zeros(0)
-    patterns, of = np.unique(np.array(columns), axis=0, return_inverse=True)
+    numbers: dict[bytes, int] = {}
+    # np.unique makes a type with a field a window of them, which takes minutes of a million.
+    of = [numbers.setdefault(np.packbits(each).tobytes(), len(numbers)) for each in columns]
+    patterns = np.zeros((len(numbers), len(calls)), bool)
     sums = np.zeros((2, *patterns.shape))
-    for total, parts in zip(sums, (times, counts), strict=True):
-        np.add.at(total, of.ravel(), np.array(parts))
+    for number, there, time, count in zip(of, columns, times, counts, strict=True):
+        patterns[number] = there
+        sums[:, number] += time, count
     # Windows without it are infinite, and come last.
     ordered = np.sort(np.where(patterns, sums, np.inf), axis=-1)
-    time, count = ordered[:, np.arange(len(patterns)), (patterns.sum(axis=1) - 1) // 2]
-    return patterns.T, time, count
+    middle = (patterns.sum(axis=1) - 1) // 2
+    its_time, its_calls = ordered[:, np.arange(len(patterns)), middle]
+    return patterns.T, its_time, its_calls
 
 
 def _splits(index: IntArray, there: BoolArray, share: float, calls: float, candidates: int) -> bool:

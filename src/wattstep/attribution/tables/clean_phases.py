@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from wattstep.recorded.marks import Marks
 from wattstep.recorded.steps import Steps
@@ -35,16 +36,15 @@ def seconds_beside(
     steps: Steps, clean: IntArray, windows: IntArray, otherwise_s: float
 ) -> FloatArray:
     """Median of the clean steps around each window in s; `otherwise_s` where there is none."""
-    seconds = steps.seconds
-    at = np.searchsorted(clean, windows)
-    return np.array(
-        [
-            float(np.median(seconds[clean[max(0, n - BESIDE) : n + BESIDE]]))
-            if len(clean[max(0, n - BESIDE) : n + BESIDE])
-            else otherwise_s
-            for n in at
-        ]
-    )
+    beside = np.pad(steps.seconds[clean], BESIDE, constant_values=np.inf)
+    at, of = np.unique(np.searchsorted(clean, windows), return_inverse=True)
+    count = np.minimum(at + BESIDE, len(clean)) - np.maximum(at - BESIDE, 0)
+    if not count.all():  # then there is no clean step at all
+        return np.full(len(windows), otherwise_s)
+    ordered = np.sort(sliding_window_view(beside, 2 * BESIDE)[at], axis=1)
+    rows = np.arange(len(at))
+    medians: FloatArray = (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2]) / 2
+    return medians[of]
 
 
 def clean_phases(

@@ -144,18 +144,14 @@ def _what_ran(
     from them, as far as they can be told at all.
     """
     names = ("name", "phase", *(("shapes",) if with_shapes else ()))
-    ran = [
-        (*np.unique(codes, return_inverse=True, return_counts=True), seconds)
-        for codes, seconds in columns.ran_in(steps, names, layers_of="forward")
-    ]
-    known = np.unique(np.concatenate([which for which, *_ in ran]))
-    calls = np.zeros((len(ran), len(known)), np.int64)
-    share = np.zeros((len(ran), len(known)))
-    for row, (which, of, counts, seconds) in enumerate(ran):
-        at = np.searchsorted(known, which)
-        calls[row, at] = counts
-        share[row, at] = np.bincount(of, seconds, minlength=len(which)) / max(seconds.sum(), 1e-12)
-    return calls, share
+    row, codes, seconds = columns.ran_in(steps, names, layers_of="forward")
+    known, which = np.unique(codes, return_inverse=True)
+    place, size = row * len(known) + which, len(steps) * len(known)
+    calls: IntArray = np.bincount(place, minlength=size)
+    share = np.bincount(place, seconds, minlength=size).astype(np.float64)
+    whole = np.bincount(row, seconds, minlength=len(steps))
+    shape = (len(steps), len(known))
+    return calls.reshape(shape), share.reshape(shape) / np.maximum(whole, 1e-12)[:, None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

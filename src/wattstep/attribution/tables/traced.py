@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -83,17 +83,24 @@ class TracedColumns:
 
     def ran_in(
         self, steps: IntArray, names: Sequence[str], layers_of: str
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """The outermost operations of some steps, one step at a time.
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """The outermost operations of some steps.
 
         Args:
-            steps: Indices of the steps.
+            steps: Indices of the steps, each once; one at least.
             names: Columns of names that tell operations apart.
             layers_of: In this phase the layer does, too.
 
-        Yields:
-            A number of each, the same for those with the same names, and what each lasted in s.
+        Returns:
+            Of each operation the position of its step among these, a number that is the same for
+            those with the same names, and what it lasted in s, shape (n,) each.
         """
+        order = np.argsort(steps)
+        place = np.searchsorted(steps, self._step, sorter=order)
+        position = order[np.minimum(place, len(steps) - 1)]
+        theirs = steps[position] == self._step
+        lengths = np.diff(self._first, append=self._rows)
+        own = np.repeat(theirs, lengths) & self.outermost
         code = np.zeros(self._rows, np.int64)
         for name in names:
             column = self.names(name)
@@ -103,13 +110,7 @@ class TracedColumns:
         code *= len(layer.texts) + 1
         code += np.where(phase.texts[phase.code] == layers_of, layer.code + 1, 0)
         lasting = (self._peek("end_ns") - self._peek("start_ns")).astype(np.float64) * 1e-9
-        ends = np.append(self._first[1:], self._rows)
-        at = {step: n for n, step in enumerate(self._step.tolist())}
-        for step in steps.tolist():
-            nth = at.get(step)  # a step without an operation is nowhere
-            part = slice(0, 0) if nth is None else slice(self._first[nth], ends[nth])
-            own = self.outermost[part]
-            yield code[part][own], lasting[part][own]
+        return np.repeat(position, lengths)[own], code[own], lasting[own]
 
     def _peek(self, name: str) -> IntArray:
         """A column of numbers that stays to be taken."""

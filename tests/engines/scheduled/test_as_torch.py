@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,35 @@ def test_losses_and_weights_are_those_of_torch_to_the_last_bit(
     trainer = ScheduledTrainer(workload, preparation, threads=1, plan=plan)
     assert_same(plain, trained(trainer))
     assert trainer.executors
+
+
+@pytest.mark.parametrize("plan", [in_order, shuffled])
+@pytest.mark.parametrize("kernel", ["fused", "foreach"])
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (torch.optim.SGD, {}),
+        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        (torch.optim.Adam, {}),
+        (torch.optim.Adam, {"amsgrad": True}),
+        (torch.optim.AdamW, {}),
+        (torch.optim.Adagrad, {}),
+        (torch.optim.RMSprop, {"momentum": 0.9}),
+    ],
+)
+def test_kernels_that_change_lists_of_weights_are_carried_out(
+    optimizer: Any, options: dict[str, Any], kernel: str, plan: Any
+) -> None:
+    if optimizer is torch.optim.RMSprop and kernel == "fused":
+        pytest.skip("torch has no fused RMSprop")
+    make = partial(optimizer, **options, **{kernel: True})
+    torch.manual_seed(1)
+    batches = [torch.randn(5, 6) for _ in range(8)]
+    plain = trained(TorchTrainer(Made(Views, batches, make), Preparation(batch_size=5)), 8)
+    trainer = ScheduledTrainer(Made(Views, batches, make), Preparation(batch_size=5), plan=plan)
+    assert_same(plain, trained(trainer, 8))
+    assert trainer.executors
+    assert len(set(plain[0])) > 1
 
 
 @pytest.mark.parametrize("seed", range(4))

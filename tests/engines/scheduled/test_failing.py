@@ -22,6 +22,7 @@ from tests.engines.scheduled.made import (
 )
 from tests.refusals import refused
 from torch import nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from wattstep import workloads
 from wattstep.engines.torch.scheduled.threads import TorchThreads, check
@@ -121,6 +122,26 @@ class Grows(Asks):
         self.factor += 1.0
         outputs: torch.Tensor = self.head(inputs)
         return outputs * self.factor
+
+
+class Unseen(Asks):
+    """Changes a buffer where no operation is seen, as a library of its own may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(inputs) + self.seen
+        with _disable_current_modes():
+            self.seen.add_(1)
+        return outputs
+
+
+def test_a_change_that_no_operation_tells_is_refused() -> None:
+    trainer = ScheduledTrainer(Made(Unseen, [torch.ones(3, 4)] * 4), Preparation(batch_size=3))
+    with refused("not-schedulable", "made", "changed by no operation that was seen"):
+        trained(trainer, 4)
 
 
 @pytest.mark.parametrize(

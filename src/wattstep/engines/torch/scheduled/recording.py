@@ -70,6 +70,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storage_bytes: list[int] = []
         self._layer_of: dict[int, str] = {}  # by our number of a storage
         self._outside: dict[int, torch.Tensor] = {}
+        self._versions: dict[int, int] = {}  # of each of these, when it was first seen
         self._valued: set[int] = set()  # storages whose values are not the same in every step
         self._refusals: list[str] = []
         self._optimizer_reads = False
@@ -103,6 +104,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def recording(self) -> Recording:
         """What was recorded."""
+        written = {storage for call in self._calls for storage in call.writes}
+        for slot, tensor in self._outside.items():
+            storage = self._layouts[slot].storage
+            if _version(tensor) != self._versions[slot] and storage not in written:
+                # A plan would leave it out, and learn something else without a word.
+                self._refuse(
+                    "a tensor is changed by no operation that was seen",
+                    self._layer_of.get(storage, ""),
+                )
         return Recording(
             calls=self._calls,
             layouts=self._layouts,
@@ -133,10 +143,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in RESTORING or name in RESTRIDING:
             self._refuse(f"{name} changes how a tensor lies", layer)
         made = func(*args, **kwargs)
-        if not isinstance(made, (torch.Tensor, tuple, list)):
+        if not isinstance(made, (torch.Tensor, tuple, list, type(None))):
             return made  # a number
-        several, known = not isinstance(made, torch.Tensor), len(self._layouts)
-        outputs = list(made) if several else [made]
+        several, known = isinstance(made, (tuple, list)), len(self._layouts)
+        # What changes a list of tensors gives nothing back.
+        outputs = list(made) if several else [] if made is None else [made]
         slots = tuple(
             self._slot(each, made=True) if isinstance(each, torch.Tensor) else None
             for each in outputs
@@ -201,6 +212,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._layouts.append(layout)
         if not made and not known:
             self._outside[slot] = tensor
+            self._versions[slot] = _version(tensor)
             if tensor.untyped_storage()._cdata in self._owners or tensor.requires_grad:
                 self._valued.add(layout.storage)
         elif not made:
@@ -261,6 +273,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _refuse(self, reason: str, layer: str) -> None:
         self._refusals.append(f"{reason} in {layer or 'no module'} ({self.phase})")
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Number of changes in place, as autograd counts them: those of all its views."""
+    return 0 if tensor.is_inference() else int(tensor._version)
 
 
 def _changed(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:

@@ -143,11 +143,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in RESTORING or name in RESTRIDING:
             self._refuse(f"{name} changes how a tensor lies", layer)
         made = func(*args, **kwargs)
-        if not isinstance(made, (torch.Tensor, tuple, list, type(None))):
-            return made  # a number
         several, known = isinstance(made, (tuple, list)), len(self._layouts)
-        # What changes a list of tensors gives nothing back.
-        outputs = list(made) if several else [] if made is None else [made]
+        if isinstance(made, (tuple, list)):
+            outputs = list(made)
+        elif isinstance(made, torch.Tensor):
+            outputs = [made]
+        elif made is None:  # it changes what it takes, as optimizers' kernels do
+            outputs = []
+        else:
+            return made  # a number
         slots = tuple(
             self._slot(each, made=True) if isinstance(each, torch.Tensor) else None
             for each in outputs

@@ -92,6 +92,23 @@ def test_samples_are_not_kept_in_memory_by_their_join_with_channels(tmp_path: Pa
     assert table["mean"].to_pylist() == list(range(len(names)))
 
 
+@pytest.mark.parametrize("words", [[], ["--json"], ["-o", "out.json"]])
+def test_rows_that_do_not_fit_as_text_are_refused(words: list[str], tmp_path: Path) -> None:
+    made(tmp_path / "runs" / "a")
+    child = subprocess.run(
+        [
+            sys.executable, "-m", "wattstep", "query", "--memory", "30MB", "--runs", "runs", *words,
+            "SELECT range, repeat('x', 3000) AS x FROM range(1000000)",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
+        env=environment(tmp_path),
+    )  # fmt: skip
+    if words:
+        assert child.returncode == 2
+        assert "--memory" in child.stderr.splitlines()[-1]
+    assert "failed inside" not in child.stderr
+
+
 def test_the_limit_of_the_process_is_as_before_when_a_query_is_done(runs: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     wattstep.query("SELECT 1", runs=runs, memory=100_000_000)

@@ -151,6 +151,47 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         wattstep.query("SELECT 1", runs=tmp_path / "nowhere")
 
 
+def not_utf8(count: int) -> pa.Array:
+    """Texts that are none, as a file may have them."""
+    bad = pa.array([b"\xff\xfe"] * count, pa.binary())
+    return pa.StringArray.from_buffers(count, *bad.buffers()[1:])
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("channel", not_utf8(3)),
+        ("channel", not_utf8(3).dictionary_encode()),
+        ("t_ns", pa.array([1, 2, 2**64 - 1], pa.uint64())),
+        ("errno", pa.array([0, 0, 40_000], pa.int64())),
+    ],
+)
+def test_a_value_that_is_none_of_its_column_costs_its_run(
+    tmp_path: Path, column: str, values: pa.Array
+) -> None:
+    made(tmp_path / "good")
+    shutil.copytree(tmp_path / "good", tmp_path / "bad")
+    file = tmp_path / "bad" / "samples.parquet"
+    table = pq.ParquetFile(file).read().slice(0, 3)
+    at = table.column_names.index(column)
+    pq.write_table(table.set_column(at, column, values), file)
+    with pytest.warns(UserWarning, match=r"left out bad: samples.*cannot be read"):
+        found = wattstep.query("SELECT run, channel, t_ns, errno FROM samples", runs=tmp_path)
+    assert set(found["run"].to_pylist()) == {"good"}
+
+
+def test_names_of_operations_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    shutil.copytree(OLD, tmp_path / "bad")
+    file = tmp_path / "bad" / "operations.parquet"
+    table = pq.ParquetFile(file).read()
+    at = table.column_names.index("name")
+    pq.write_table(table.set_column(at, "name", not_utf8(table.num_rows)), file)
+    with pytest.warns(UserWarning, match="left out bad: .*operations"):
+        assert not rows("SELECT * FROM operation_table", tmp_path)
+    with refused("damaged-table", "operations.parquet", "name", "UTF-8"):
+        wattstep.load(tmp_path / "bad").tables.table("operations")
+
+
 @pytest.mark.parametrize("harm", ["description", "cut", "middle", "gone", "kind"])
 def test_a_damaged_run_is_left_out_and_the_rest_works(tmp_path: Path, harm: str) -> None:
     for name in ("good", "bad"):

@@ -29,6 +29,7 @@ from wattstep.recorded.table_checks import (
     DECLARED,
     coded,
     lacking,
+    not_text,
     text_bytes,
     texts_of,
     with_type,
@@ -166,7 +167,7 @@ class _Opened:
         Raises:
             DamagedRunError: Values are wrong, or its names take too much room.
         """
-        if wrong := lacking(self.name, table):
+        if wrong := not_text(table) or lacking(self.name, table):
             raise DamagedRunError(f"{self.place}: {wrong}", id="damaged-table")
         room = self.budget
         declared = DECLARED.get(self.name)

@@ -153,6 +153,18 @@ def wrong_values(name: str, table: pa.Table, *, whole: bool = True) -> str:
     return ""
 
 
+def not_text(table: pa.Table) -> str:
+    """Column of a table whose texts are none, in words; "" if there is none."""
+    for field in table.schema:
+        kind = field.type.value_type if pa.types.is_list(field.type) else field.type
+        if pa.types.is_dictionary(kind) or pa.types.is_string(kind):
+            try:
+                table[field.name].validate(full=True)
+            except pa.ArrowInvalid:
+                return f"its column {field.name} has text that is not UTF-8"
+    return ""
+
+
 def lacking(name: str, table: pa.Table) -> str:
     """Column of a table that lacks values which it has to have, in words; "" if there is none."""
     for column in FILLED.get(name, ()):

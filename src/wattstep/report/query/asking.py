@@ -130,7 +130,10 @@ def ask(
                     for run in runs
                 ]
                 continue
-            yield answer
+            try:
+                yield answer
+            except MemoryError as error:  # of whoever makes text of the rows
+                raise _needs_more() from error
             return
 
 
@@ -153,7 +156,7 @@ def _begun(
         relation = database.connection.sql(sql)
         columns = tuple(zip(relation.columns, map(str, relation.types), strict=True))
         reader = database.waited(lambda: relation.to_arrow_reader(BATCH))
-        first = database.waited(lambda: next(reader, None))
+        first = _next(database, reader)
     return Answer(
         columns=columns,
         schema=reader.schema,
@@ -169,7 +172,21 @@ def _rest(
     while first is not None:
         yield first
         with translated():
-            first = database.waited(lambda: next(reader, None))
+            first = _next(database, reader)
+
+
+def _next(database: Database, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    batch = database.waited(lambda: next(reader, None))
+    if batch is not None:
+        batch.validate(full=True)  # DuckDB passes text on that is not UTF-8
+    return batch
+
+
+def _needs_more() -> InvalidValueError:
+    return InvalidValueError(
+        "the query needs more memory than it may take: ask for less, or allow more (--memory 4GiB)",
+        id="query-failed",
+    )
 
 
 @contextmanager
@@ -186,10 +203,7 @@ def translated() -> Iterator[None]:
     except InvalidValueError:
         raise
     except MemoryError as error:
-        raise InvalidValueError(
-            "the query needs more memory than it may take: ask for less, or allow more (--memory 4GiB)",
-            id="query-failed",
-        ) from error
+        raise _needs_more() from error
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
         if "interrupt" in str(error).lower() and not isinstance(error, duckdb.BinderException):
             raise KeyboardInterrupt from error

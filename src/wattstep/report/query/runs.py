@@ -107,8 +107,11 @@ def why_unreadable(run: QueriedRun, tables: Sequence[Table]) -> str | None:
                     open_plain(file_of(run.tables, table)) as plain,
                     pq.ParquetFile(plain) as file,
                 ):
-                    for _ in file.iter_batches():
-                        pass
+                    for batch in file.iter_batches():
+                        batch.validate(full=True)
+                        for column in table.columns:
+                            if column.name in batch.schema.names:
+                                batch[column.name].cast(column.arrow)
             except MemoryError:  # of the query, whose error says so
                 return None
             except TABLE_ERRORS as error:

@@ -126,7 +126,7 @@ def told(ended: Ended) -> tuple[str, dict[str, Any]]:
         (
             ["run", "lenet", "--foreground-seconds", "3"],
             "needs-foreground",
-            ["--foreground-seconds", "give --foreground"],
+            ["--foreground-seconds"],
         ),
         (["attach", "1", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),
         (["ceilings", "--seconds", "inf"], "out-of-range", ["--seconds inf", "finite"]),

@@ -140,7 +140,7 @@ class Unseen(Asks):
 
 def test_a_change_that_no_operation_tells_is_refused() -> None:
     trainer = ScheduledTrainer(Made(Unseen, [torch.ones(3, 4)] * 4), Preparation(batch_size=3))
-    with refused("not-schedulable", "made", "changed by no operation that was seen"):
+    with refused("not-schedulable", "made", "no operation"):
         trained(trainer, 4)
 
 

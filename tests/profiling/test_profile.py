@@ -443,6 +443,7 @@ def test_a_terminated_profile_takes_the_script_with_it(tmp_path: Path, number: i
     with subprocess.Popen(
         wattstep("profile", "--quiet", "--out", "runs", "--name", "r", "endless.py"),
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # which nohup has ignored
     ) as child:  # fmt: skip
         assert child.stdout is not None
         pid = int(child.stdout.readline())

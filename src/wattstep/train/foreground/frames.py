@@ -78,6 +78,7 @@ def play(
 def main() -> int:
     """Says how much work a frame is, then plays as many as each line of the input asks for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training ends it
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # who asked may end before a frame is played
     gc.disable()
     loops = calibrate()
     print(json.dumps({"loops": loops}), flush=True)

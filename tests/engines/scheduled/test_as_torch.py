@@ -63,25 +63,26 @@ def test_losses_and_weights_are_those_of_torch_to_the_last_bit(
     assert trainer.executors
 
 
+FOREACH = [
+    (torch.optim.SGD, {}),
+    (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+    (torch.optim.Adam, {}),
+    (torch.optim.Adam, {"amsgrad": True}),
+    (torch.optim.AdamW, {}),
+    (torch.optim.Adagrad, {}),
+    (torch.optim.RMSprop, {"momentum": 0.9}),
+]
+FUSED = [each for each in FOREACH if each[0] is not torch.optim.RMSprop]  # torch has none
+
+
 @pytest.mark.parametrize("plan", [in_order, shuffled])
-@pytest.mark.parametrize("kernel", ["fused", "foreach"])
 @pytest.mark.parametrize(
-    ("optimizer", "options"),
-    [
-        (torch.optim.SGD, {}),
-        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
-        (torch.optim.Adam, {}),
-        (torch.optim.Adam, {"amsgrad": True}),
-        (torch.optim.AdamW, {}),
-        (torch.optim.Adagrad, {}),
-        (torch.optim.RMSprop, {"momentum": 0.9}),
-    ],
+    ("kernel", "optimizer", "options"),
+    [*(("foreach", *each) for each in FOREACH), *(("fused", *each) for each in FUSED)],
 )
 def test_kernels_that_change_lists_of_weights_are_carried_out(
     optimizer: Any, options: dict[str, Any], kernel: str, plan: Any
 ) -> None:
-    if optimizer is torch.optim.RMSprop and kernel == "fused":
-        pytest.skip("torch has no fused RMSprop")
     make = partial(optimizer, **options, **{kernel: True})
     torch.manual_seed(1)
     batches = [torch.randn(5, 6) for _ in range(8)]

@@ -29,7 +29,8 @@ class MadeBench:
         walk: Spread of what the machine's speed moves by from turn to turn, up or down, relative.
         apart: Knobs that cannot be turned together.
         crashing: After how many turns a process with this knob ends, by knob.
-        curves: What is added to every loss, by knob.
+        curves: What is added to every loss, by knob, or by several with "+" that are turned together.
+        roundings: By how much more than 1e-7 one rounding of every parameter moves a loss, by knob.
         refused: Why a knob's value cannot be trained, by knob.
         step_s: Time of a step of the default.
         begin_s: By how much longer the begin of a training takes, by knob.
@@ -50,6 +51,7 @@ class MadeBench:
         apart: frozenset[str] = frozenset(),
         crashing: Mapping[str, int] | None = None,
         curves: Mapping[str, float] | None = None,
+        roundings: Mapping[str, float] | None = None,
         refused: Mapping[str, str] | None = None,
         step_s: float = 0.02,
         begin_s: Mapping[str, float] | None = None,
@@ -60,7 +62,8 @@ class MadeBench:
         self._noise, self._of_process, self._bursts = noise, of_process, bursts
         self._drift, self._walk, self._speed = drift, walk, 1.0
         self._left, self._apart = dict(crashing or {}), apart
-        self._curves, self._refused, self._step_s = curves or {}, refused or {}, step_s
+        self._curves, self._roundings = curves or {}, roundings or {}
+        self._refused, self._step_s = refused or {}, step_s
         self._begin_s, self._unpowered = begin_s or {}, unpowered
         self._random = np.random.default_rng(seed)
         self._processes: dict[tuple[int, str], float] = {}
@@ -96,8 +99,11 @@ class MadeBench:
         now = self._speed * math.exp(self._bursts * self._random.normal())
         step_s = self._step_s * self.cost(ask.candidate) * self._processes[process] * now
         spread = 1 + self._noise * self._random.normal(size=ask.steps)
-        moved = sum(self._curves.get(name, 0.0) for name, _ in ask.candidate.changes)
-        rounding = 1e-7 if ask.nudged else 0.0
+        moved = sum(
+            by for those, by in self._curves.items() if frozenset(those.split("+")) <= names
+        )
+        coarsest = max((self._roundings.get(name, 0.0) for name in names), default=0.0)
+        rounding = max(1e-7, coarsest) if ask.nudged else 0.0
         losses = dict.fromkeys(range(ask.steps if ask.begin else 0), 2.0 + moved + rounding)
         seconds = step_s * np.maximum(spread, 0.1)
         longer = sum(self._begin_s.get(name, 0.0) for name in names)

@@ -13,6 +13,7 @@ from tests.wording import assert_says
 from wattstep.tune.search import Search
 from wattstep.tune.space import DEFAULT, Candidate, Value
 from wattstep.tune.turns import BEGIN_STEPS, CURVE_STEPS, Ask, Turn
+from wattstep.tune.verdict import Tuned
 
 VALUES: dict[str, tuple[Value, ...]] = {
     "threads": (1,),
@@ -181,19 +182,68 @@ def test_losses_that_are_no_numbers_are_refused_whatever_is_allowed(knob: str, a
     assert knob not in dict(tuned.chosen.candidate.changes)
 
 
-def test_losses_that_may_differ_are_not_among_those_compared() -> None:
-    factors: dict[tuple[str, Value], float] = {
-        ("precision", "bf16"): 0.5,
-        ("allocator", "keep"): 0.8,
-    }
-    values: dict[str, tuple[Value, ...]] = {"precision": ("bf16",), "allocator": ("keep",)}
-    tuned = Search(values, MadeBench(factors, curves={"precision": 0.1}), allow={"precision"}).run()
+LOW: dict[tuple[str, Value], float] = {
+    ("precision", "bf16"): 0.5,
+    ("allocator", "keep"): 0.8,
+    ("optimizer_kernel", "fused"): 0.9,
+}
+LOW_VALUES: dict[str, tuple[Value, ...]] = {
+    "precision": ("bf16",), "allocator": ("keep",), "optimizer_kernel": ("fused",)
+}  # fmt: skip
+
+
+def low(bench: MadeBench) -> Tuned:
+    return Search(LOW_VALUES, bench, allow={"precision"}).run()
+
+
+def test_what_is_added_to_a_permitted_precision_is_compared_with_that_precision_alone() -> None:
+    values = {name: LOW_VALUES[name] for name in ("precision", "allocator")}
+    tuned = Search(values, MadeBench(LOW, curves={"precision": 0.1}), allow={"precision"}).run()
     assert tuned.chosen is not None
     assert dict(tuned.chosen.candidate.changes) == {"precision": "bf16", "allocator": "keep"}
-    assert tuned.compared == 0  # both finalists are of bf16
-    assert set(tuned.uncompared) == {each.candidate for each in tuned.measured[1:]}
-    plain = Search({"allocator": ("keep",)}, MadeBench(factors), allow={"precision"}).run()
+    assert tuned.compared == BEGIN_STEPS
+    assert tuned.uncompared == (DEFAULT.with_value("precision", "bf16"),)  # with nothing added
+    plain = Search({"allocator": ("keep",)}, MadeBench(LOW), allow={"precision"}).run()
     assert (plain.compared, plain.uncompared) == (BEGIN_STEPS, ())
+
+
+def test_what_learns_something_else_in_a_permitted_precision_is_refused() -> None:
+    # An optimizer left out, say: 0.01 of a loss of 2.1, where rounding of bfloat16 makes 30 times 1e-4.
+    curves = {"precision": 0.1, "precision+optimizer_kernel": 0.01}
+    tuned = low(MadeBench(LOW, curves=curves, roundings={"precision": 1e-4}))
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == {"precision": "bf16", "allocator": "keep"}
+    both = DEFAULT.with_value("precision", "bf16").with_value("optimizer_kernel", "fused")
+    assert_says(tuned.refused[both], "2.11", "2.1", "bf16")
+    assert DEFAULT.with_value("optimizer_kernel", "fused") not in tuned.refused
+
+
+def test_what_a_permitted_precision_would_hide_is_seen_without_it() -> None:
+    # Two knobs that learn something else together: 0.01, where rounding of bfloat16 explains 30 times 1e-3.
+    curves = {"precision": 0.1, "allocator+optimizer_kernel": 0.01}
+    bench = MadeBench(LOW, curves=curves, roundings={"precision": 1e-3})
+    tuned = low(bench)
+    assert tuned.chosen is not None
+    assert dict(tuned.chosen.candidate.changes) == {"precision": "bf16", "allocator": "keep"}
+    pair = DEFAULT.with_value("allocator", "keep").with_value("optimizer_kernel", "fused")
+    assert_says(tuned.refused[pair.with_value("precision", "bf16")], "2.01", "bf16")
+    asked = [ask for ask in bench.asks if ask.candidate == pair]
+    assert len(asked) == len(
+        {ask.key for ask in asked}
+    )  # none twice, which a resumed tune would not tell apart
+
+
+def test_what_has_no_room_but_in_a_permitted_precision_is_held_against_that_alone() -> None:
+    class Narrow(MadeBench):
+        def measure(self, ask: Ask) -> Turn:
+            names = {name for name, _ in ask.candidate.changes}
+            if names == {"allocator", "optimizer_kernel"}:
+                return Turn(refused="no memory is left")
+            return super().measure(ask)
+
+    tuned = low(Narrow(LOW, curves={"precision": 0.1}))
+    assert tuned.chosen is not None
+    assert set(dict(tuned.chosen.candidate.changes)) == set(LOW_VALUES)
 
 
 def test_differences_that_rounding_explains_are_none() -> None:

@@ -87,9 +87,10 @@ def _lines(report: TuneReport) -> Iterator[str]:
         yield f"losses not compared with the default's, as --allow permits others: {free}"
     if tuned.compared:
         those = "the others" if tuned.uncompared else "what is"
+        low = any("precision" in dict(each.candidate.changes) for each in tuned.measured)
         yield (
-            f"losses of the first {tuned.compared} steps of {those} measured above are the default's, within what "
-            "rounding does"
+            f"losses of the first {tuned.compared} steps of {those} measured above are the default's"
+            f"{' in the same precision' if low else ''}, within what rounding does"
         )
     for each in tuned.measured:
         yield from _begin(each)

@@ -13,18 +13,22 @@ FLOOR: Final = 1e-5  # of the loss: sums over a batch in another order
 
 
 class LossCheck:
-    """Compares losses with the default's.
+    """Compares losses with those of one training: the default, or the default in a precision that is permitted.
 
     A difference is noise where it is at most 30 times as large as the largest that moving every
     parameter by one rounding has made up to that step, or 1e-5 of the loss.
 
     Args:
-        plain: Losses of the default, by the index of the step.
-        nudged: Of the default whose parameters were moved by one rounding, likewise.
+        plain: Losses of that training, by the index of the step.
+        nudged: Of the same, whose parameters were moved by one rounding of their own type, likewise.
+        whose: Whose they are, in words; "": the default's.
     """
 
-    def __init__(self, plain: Mapping[int, float], nudged: Mapping[int, float]) -> None:
+    def __init__(
+        self, plain: Mapping[int, float], nudged: Mapping[int, float], whose: str = ""
+    ) -> None:
         self._plain = plain
+        self._whose = whose and f" as with {whose} alone"
         self._most: dict[int, float] = {}
         largest = 0.0
         for index in sorted(plain):
@@ -55,7 +59,7 @@ class LossCheck:
             # What is not finite never lies within anything.
             if not (same or abs(other - plain) <= self._most[index]):
                 return (
-                    f"it learns something else: the loss of step {index + 1} is {other:.6g}, not {plain:.6g} "
-                    f"(rounding explains {self._most[index]:.2g}); --allow losses permits it"
+                    f"it learns something else: the loss of step {index + 1} is {other:.6g}, not {plain:.6g}"
+                    f"{self._whose} (rounding explains {self._most[index]:.2g}); --allow losses permits it"
                 )
         return ""

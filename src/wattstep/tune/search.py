@@ -28,6 +28,7 @@ FINALISTS: Final = 2
 PAIRS: Final = 6
 ENOUGH: Final = 0.025  # standard error of a ratio, below which more turns tell nothing that matters
 SURE: Final = 2.0  # standard errors
+_CURVES: Final[tuple[tuple[Stage, int], ...]] = (("default", 2), ("rounding", 0))
 LEAST_FREE: Final = 5  # differences of turns of one candidate, before the noise is known
 HOPELESS: Final = (
     math.log(3.0),
@@ -69,6 +70,8 @@ class Search:
         self._known: list[list[float]] = []  # logs of each candidate's ratios beside one base
         self._spread = math.inf  # of them
         self._refused: dict[Candidate, str] = {}
+        self._checks: dict[Candidate, LossCheck | None] = {}  # by what may change the losses
+        self._differs: dict[Candidate, str] = {}  # what they learn instead; "": nothing else
         self._seen_s: dict[Candidate, float] = {}  # of a step, in the last turn
         self._base, self._base_score = DEFAULT, 0.0
         self._steps = self._passes = 0
@@ -167,8 +170,7 @@ class Search:
             )
         self._seen_s[DEFAULT] = second.step_s
         self._settle_turns(second.step_s)
-        plain = self._curve("default", 2, nudged=False)
-        self._check = LossCheck(plain, self._curve("rounding", 0, nudged=True))
+        self._checks[DEFAULT] = self._check_beside(DEFAULT)
 
     def _settle_turns(self, step_s: float) -> None:
         """How long a turn is, from the time of a step."""
@@ -176,39 +178,74 @@ class Search:
         self._turn_steps = max(least, min(most, round(TURN_S / step_s)))
         self._most_s = max(1.0, PATIENCE * self._turn_steps * step_s)
 
-    def _curve(self, stage: Stage, number: int, *, nudged: bool) -> Mapping[int, float]:
-        """Losses of the default's first steps."""
-        turn = self._measure(
-            Ask(
-                stage=stage, round=number, candidate=DEFAULT, steps=CURVE_STEPS, begin=True, alone=True,
-                nudged=nudged,
+    def _check_beside(self, candidate: Candidate) -> LossCheck | None:
+        """What the losses of those that add what must change nothing are held against; None: it does not train."""
+        plain, nudged = (
+            self._measure(
+                Ask(
+                    stage=stage, round=number, candidate=candidate, steps=CURVE_STEPS, begin=True,
+                    alone=True, nudged=stage == "rounding",
+                )
             )
+            for stage, number in _CURVES
         )  # fmt: skip
-        if turn.refused:
-            raise InvalidValueError(turn.refused, id="not-trainable")
-        return turn.losses
+        if reason := plain.refused or nudged.refused:
+            if candidate == DEFAULT:
+                raise InvalidValueError(reason, id="not-trainable")
+            return None
+        return LossCheck(plain.losses, nudged.losses, candidate.text if candidate.changes else "")
 
     def _admitted(self, stage: Stage, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that train, and whose first losses are the default's."""
+        """Those that train, and whose first losses are what they must be."""
         for candidate in candidates:
-            turn = self._measure(
-                Ask(
-                    stage=stage, round=-1, candidate=candidate, steps=BEGIN_STEPS + candidate.settling,
-                    begin=True,
-                )
-            )  # fmt: skip
-            self._judge(candidate, turn)
+            if reason := self._differs_strictly(stage, candidate):
+                self._refused[candidate] = reason
+            else:
+                self._begin(stage, candidate)
         return [each for each in candidates if each not in self._refused]
+
+    def _begin(self, stage: Stage, candidate: Candidate) -> None:
+        """Makes the first steps of a candidate's training, once, and judges them."""
+        if candidate not in self._differs:
+            steps = BEGIN_STEPS + candidate.settling
+            ask = Ask(stage=stage, round=-1, candidate=candidate, steps=steps, begin=True)
+            self._judge(candidate, self._measure(ask))
+
+    def _differs_strictly(self, stage: Stage, candidate: Candidate) -> str:
+        """What of a candidate, without what may change its losses, changes them; "": nothing.
+
+        A coarse precision hides what the default's own does not. What does not train without it
+        (there may be no room) is held against the losses of that precision alone.
+        """
+        strict = candidate.without(self._allow)
+        if strict in (candidate, DEFAULT) or "losses" in self._allow:
+            return ""
+        self._begin(stage, strict)
+        without = candidate.only(self._allow).text
+        return self._differs[strict] and f"without {without}, {self._differs[strict]}"
 
     def _judge(self, candidate: Candidate, turn: Turn) -> None:
         """Refuses a candidate that cannot be trained, or learns something else."""
-        check = self._check.divergence if self._may_differ(candidate) else self._check.difference
-        if reason := turn.refused or check(turn.losses):
+        check = self._check_of(candidate)
+        differs = "" if turn.refused or check is None else check.difference(turn.losses)
+        self._differs[candidate] = differs
+        if reason := turn.refused or self._strict_check.divergence(turn.losses) or differs:
             self._refused[candidate] = reason
 
-    def _may_differ(self, candidate: Candidate) -> bool:
-        """Whether the user allows that it learns something else."""
-        return "losses" in self._allow or any(name in self._allow for name, _ in candidate.changes)
+    def _check_of(self, candidate: Candidate) -> LossCheck | None:
+        """What its losses are held against; None where nothing is left that must not change them."""
+        permitted = candidate.only(self._allow)
+        if "losses" in self._allow or permitted == candidate != DEFAULT:
+            return None
+        if permitted not in self._checks:
+            self._checks[permitted] = self._check_beside(permitted)
+        return self._checks[permitted]
+
+    @property
+    def _strict_check(self) -> LossCheck:
+        check = self._checks[DEFAULT]
+        assert check is not None
+        return check
 
     # --- turns ----------------------------------------------------------------------------------
 
@@ -329,8 +366,10 @@ class Search:
         promising = [way[-1] for way in ways]
         first = promising[:MOST_COMBINED]
         rungs = 2 * len(first) * HALVING_ROUNDS if len(first) > FINALISTS else 0
-        known = sum(map(self._is_begun, first))
-        self._expect(len(first) - known, rungs, min(len(first), FINALISTS))
+        begun = {*first, *(each.without(self._allow) for each in first)}
+        self._expect(
+            sum(not self._is_begun(each) for each in begun), rungs, min(len(first), FINALISTS)
+        )
         return self._trainable(promising)
 
     def _is_begun(self, candidate: Candidate) -> bool:
@@ -477,8 +516,8 @@ class Search:
                 )  # fmt: skip
                 losses[candidate].update(turn.losses)
                 self._judge(candidate, Turn(losses=losses[candidate], refused=turn.refused))
-                if candidate != DEFAULT and not self._may_differ(candidate):
-                    compared = max(compared, self._check.compared(losses[candidate]))
+                if candidate != DEFAULT and (check := self._check_of(candidate)):
+                    compared = max(compared, check.compared(losses[candidate]))
                 if begin:
                     rounds[candidate].append(Round(begin=turn))
                 elif not turn.refused:
@@ -499,7 +538,7 @@ class Search:
             seen={each: math.exp(self._against_default(each)) for each in self._scores},
             refused=dict(self._refused),
             compared=compared,
-            uncompared=tuple(filter(self._may_differ, left)),
+            uncompared=tuple(each for each in left if self._check_of(each) is None),
             steps=self._steps,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -222,6 +222,14 @@ class Candidate:
             return False
         shared_out = policy not in (None, PLAIN_POLICY) and turned.get(THREADS) == 1
         return not shared_out and not (policy and turned.get("compiled"))
+
+    def only(self, names: Collection[str]) -> Candidate:
+        """This candidate with all other knobs as they are by default."""
+        return Candidate(tuple(change for change in self.changes if change[0] in names))
+
+    def without(self, names: Collection[str]) -> Candidate:
+        """This candidate with these knobs as they are by default."""
+        return Candidate(tuple(change for change in self.changes if change[0] not in names))
 
     def with_value(self, name: str, value: Value | None) -> Candidate:
         """This candidate with one knob turned; for None, with one as it is by default."""

@@ -107,8 +107,8 @@ class Tuned:
         measured: The default, then the finalists, the best first.
         seen: Cost against the default's of all candidates that took turns, by medians over rounds.
         refused: Why others were refused, by candidate.
-        compared: Steps of the finalists' losses that were compared with the default's.
-        uncompared: Finalists whose losses were not, since the user allows others.
+        compared: Steps of the finalists' losses that were compared with the default's in the same precision.
+        uncompared: Finalists whose losses were not, since nothing is left that must not change them.
         steps: All that were made.
     """
 

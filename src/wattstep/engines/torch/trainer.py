@@ -98,9 +98,6 @@ class TorchTrainer(Trainer):
         self.model.train()
         self.samples_per_step = preparation.batch_size * preparation.accumulate
         self._accumulate = preparation.accumulate
-        if preparation.optimizer_kernel is not None:
-            for update in self.training.updates:
-                choose_kernel(update.optimizer, preparation.optimizer_kernel)
         self._mark: Mark = ignore_phase
         self.updates = tuple(self.training.updates)
         self._autocast = autocast_of(precision, self._device)
@@ -113,6 +110,9 @@ class TorchTrainer(Trainer):
             place(self.model, self._device)
         if precision == "bf16":
             to_bfloat16(self.model)
+        if preparation.optimizer_kernel is not None:
+            for update in self.training.updates:
+                choose_kernel(update.optimizer, preparation.optimizer_kernel)
         if preparation.channels_last:
             lay_channels_last(self.model, workload.facts.name)
         self._compiling = Compiling(self.model) if preparation.compiled else None

@@ -432,6 +432,25 @@ def test_an_event_of_a_device_without_a_time_is_damage(tmp_path: Path, late: flo
     assert path.read_bytes() == rows.tobytes()
 
 
+def test_a_long_name_that_each_mark_has_is_beyond_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journals = Journals(tmp_path / "run")
+    code = journals.marks.code("phase", "n" * 1_000_000)
+    # 50 steps with three marks of that name: 150 MB, where 128 MiB are allowed.
+    for index in range(50):
+        journals.marks.add(Mark.STEP_START, index=index, t_ns=10 * index)
+        for t_ns in range(10 * index + 1, 10 * index + 4):
+            journals.marks.add(Mark.PHASE, code, t_ns=t_ns)
+        journals.marks.add(Mark.STEP_END, value=NAN, index=index, t_ns=10 * index + 9)
+    journals.marks.close()
+    with refused("over-budget", "150,000,000", "134,217,728", "WATTSTEP_RUN_BUDGET=2"):
+        convert(journals.path)
+    monkeypatch.setenv("WATTSTEP_RUN_BUDGET", "2")
+    convert(journals.path)
+    assert len(table(journals.path, "steps")) == 50
+
+
 # --- in place and beside -----------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from wattstep.errors import DamagedRunError
 from wattstep.schema.journal import MARKS, Mark
 from wattstep.schema.run_info import RunInfo
+from wattstep.store.budget import LEAST, multiple, too_large
 from wattstep.store.device_clock import ANCHORED, DevicePassage, DeviceTimes
 from wattstep.store.folder import Folder
 from wattstep.store.journal_rows import known_codes, whole_rows
@@ -86,8 +87,13 @@ def step_columns(
         device: When a device came to the marks; None where the host did all the work.
         thinned: Is given rows of stretches in place of steps. What is old enough depends on when one
             looks, so the same look tells which steps stay.
+
+    Raises:
+        DamagedRunError: The names of the marks of a block take more than any table may.
     """
     texts = np.array(names, dtype=object)
+    lengths = np.array([len(name) for name in names], dtype=np.int64)
+    allowed = round(multiple() * LEAST)
     passage = None if device is None else device.passage()
 
     def left() -> Iterator[npt.NDArray[Any]]:
@@ -123,6 +129,9 @@ def step_columns(
             known |= ~on_device[within]  # a mark without an event would lie on another timeline
             mark_ns = np.clip(mark_ns, start_ns[within], end_ns[within])[known]
             inside, within = inside[known], within[known]
+        codes = known_codes(inside["code"], names)
+        if (taken := int(lengths[codes].sum())) > allowed:  # each stands there once a mark
+            raise too_large(f"{MARKS} with its names of {journal.path.parent}", taken, allowed)
         counts = np.bincount(within, minlength=len(starts))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         samples = samples_of_steps(marks, starts, ends, first["value"])
@@ -145,7 +154,7 @@ def step_columns(
             "traced": first["code"] == 1,
             "mark_ns": listed(mark_ns, pa.int64()),
             "mark_kind": listed(inside["kind"].astype(np.int8), pa.int8()),
-            "mark_name": listed(texts[known_codes(inside["code"], names)], pa.string()),
+            "mark_name": listed(texts[codes], pa.string()),
             "waited_ns": _waited(marks, starts, ends),
             "host_start_ns": pa.array(first["t"], mask=~on_device),
             "host_end_ns": pa.array(last["t"], mask=~on_device),

@@ -24,7 +24,8 @@ from wattstep.schema.channel import Channel
 
 RUNS: Final = Path(__file__).parent / "fixtures" / "runs"
 HONEST: Final = "lenet"
-# Of samples of power a regression is made, which takes a hundred times as long as all else together.
+# Of samples of power a regression is made, which takes a hundred times as long as all else together;
+# a million rows take seconds, so that in the same time ten other folders are tried.
 SELDOM: Final = {"unclosed-power": 0.2}
 LONG: Final = "n" * 1_000_000  # one text, however many rows have it
 HEAT: Final = Channel(
@@ -203,7 +204,8 @@ def _repeated(table: Any, rng: random.Random) -> Any:
     """Rows without end: they pack to next to nothing."""
     import pyarrow as pa
 
-    rows = min(rng.choice([2, 100, 10_000, 1_000_000]) * max(len(table), 1), 1_500_000)
+    times = rng.choices([2, 100, 10_000, 1_000_000], [6, 6, 3, 1])[0]
+    rows = min(times * max(len(table), 1), 1_500_000)
     if rng.random() < 0.5:
         return table.take(pa.array([rng.randrange(max(len(table), 1))] * rows, pa.int32()))
     return pa.concat_tables([table] * min(rows // max(len(table), 1), 3000)).combine_chunks()
@@ -214,7 +216,7 @@ def _counted_on(table: Any, rng: random.Random) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    rows = rng.choice([10_000, 100_000, 1_000_000])
+    rows = rng.choices([10_000, 100_000, 1_000_000], [5, 3, 1])[0]
     table = table.take(pa.array([0] * rows, pa.int32()))
     for name in ("index", "t_ns", "start_ns", "end_ns"):
         if name in table.column_names:

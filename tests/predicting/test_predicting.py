@@ -168,13 +168,37 @@ def test_memory_is_what_one_adds_up() -> None:
 
 
 def test_the_system_has_libraries_beside_the_allocator_and_a_floor() -> None:
-    values = {"libraries": 1000.0, "products": 200.0}
+    values = {"libraries": 1000.0, "products": 200.0, "stays": 50.0}
     assert system_memory(5000, values, floor=1500, products=True) == 6000
     assert system_memory(100, values, floor=1500, products=True) == 1500
     assert system_memory(5000, values, floor=1500, products=False) == 5800
 
 
 def test_what_just_fits_is_as_likely_to_fit_as_not() -> None:
+@pytest.mark.parametrize(("reserved", "used"), [(4900, 5900), (5100, 6000), (5940, 6000), (5950, 6000), (6000, 6050), (9000, 9050)])  # fmt: skip
+def test_segments_get_the_pages_of_libraries_before_memory_runs_out(
+    reserved: int, used: int
+) -> None:
+    values = {"libraries": 1000.0, "products": 200.0, "stays": 50.0}
+    rest = {"floor": 1500, "products": True, "usable": 6000}
+    assert system_memory(reserved, values, **rest) == used
+
+
+@pytest.mark.parametrize("device", ["jetson-nano", "jetson-tx2", "jetson-xavier-nx", "jetson-agx-xavier", "jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"])  # fmt: skip
+def test_what_rather_fits_never_takes_more_than_there_is(device: str) -> None:
+    predictor = Predictor(family(), devices.find(device))
+    room = predictor.fitted.usable.value
+    even = predictor.largest(0.5)
+    assert even
+    steps = [predictor.at(size) for size in range(even // 2, 2 * even, max(1, even // 50))]
+    fitting = [one.memory.used for one in steps if one.fits(0.5)]
+    assert 0.8 * room < max(fitting) <= room
+    # And what takes more than there is does not fit.
+    beyond = [one for one in steps if one.memory.used > room]
+    assert beyond
+    assert not any(one.fits(0.5) for one in beyond)
+
+
     assert fit_probability(100, 100, 0.2) == pytest.approx(0.5)
     # The end of a 90 % interval: 5 % lie beyond.
     assert fit_probability(100 * np.exp(-0.2), 100, 0.2) == pytest.approx(0.95, abs=0.001)

@@ -307,9 +307,9 @@ class Predictor(BatchSearch):
             used_by=self._used,
         )
 
-    def fits_with(self, batch_size: int) -> float:
-        """Probability that a batch size trains without running out of memory."""
-        reserved = self._step(batch_size).reserved.reserved
+    def fits_with(self, batch_size: int, times: float = 1.0) -> float:
+        """As `BatchSearch.fits_with`."""
+        reserved = times * self._step(batch_size).reserved.reserved
         return self._fits(batch_size, reserved, self._reach(batch_size))
 
     def _fits(self, batch_size: int, reserved: float, reach: float) -> float:

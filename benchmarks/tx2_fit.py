@@ -231,7 +231,7 @@ def fit_system(networks: Sequence[Network], floor: float) -> dict[str, float]:
     def residuals(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         values = named(numbers)
         takes = [
-            system_memory(reserved, values, floor=floor, products=products)
+            system_memory(reserved, values | {"stays": 0.0}, floor=floor, products=products)
             for reserved, _, products in pairs
         ]
         return np.log(np.array(takes) / [system for _, system, _ in pairs]) / 0.03
@@ -257,6 +257,7 @@ def judge(
     """What predictions with these values miss."""
     floor = device.floors["torch-1.6"].memory.value
     usable = device.memory.usable.value
+    system = system | {"stays": device.kinds["torch-1.6"]["memory"].values["stays"].value}
     rows: dict[str, list[tuple[Network, int, float]]] = {
         "step time": time_misses(networks, values, device)
     }
@@ -268,8 +269,11 @@ def judge(
             if not used > 0:
                 continue
             predicted = network.memory(batch)
-            takes = min(
-                usable, system_memory(predicted.reserved, system, floor=floor, products=products)
+            takes = min(  # what trained had no more
+                usable,
+                system_memory(
+                    predicted.reserved, system, floor=floor, products=products, usable=usable
+                ),
             )
             for name, mine, theirs in (
                 ("allocated", predicted.allocated, allocated),

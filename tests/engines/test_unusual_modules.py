@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 from wattstep.engines.torch.capture import SPARSE, capture
+from wattstep.engines.torch.lstm_workspace import lstm_workspace
 from wattstep.engines.torch.uncompiled import COMPILED
 from wattstep.schema.workload import Preparation
 
@@ -231,3 +232,12 @@ def test_batches_of_a_small_lstm_follow_from_two() -> None:
         mine = sum(size for name, size in peaks(family.at(batch)).items() if name != "held_tensors")
         real = sum(ran(workload, Preparation(batch_size=batch), "fp32").values())
         assert mine == pytest.approx(real, rel=0.01)
+
+
+@pytest.mark.parametrize("samples", [100, 200, 512])
+def test_what_an_lstm_keeps_of_many_samples_is_what_a_real_one_keeps(samples: int) -> None:
+    units, zeros = 24, torch.zeros
+    shapes = [(3, samples, units), *[(4 * units, units)] * 2, *[(4 * units,)] * 2, *[(samples, units)] * 2]  # fmt: skip
+    args = [*map(zeros, shapes), False, [], 2, units, 1, True, False, True, True]
+    layer = torch.ops.aten.mkldnn_rnn_layer.default
+    assert lstm_workspace(layer, args) == pytest.approx(layer(*args)[3].nbytes, rel=0.01)

@@ -30,6 +30,7 @@ from wattstep.predict.time import StepTime, step_time
 from wattstep.predict.work import KERNELS, convolution_kind, work_of
 from wattstep.schema.figure import Status
 from wattstep.schema.run_report import RunReport
+from wattstep.schema.step_graph import StepFamily, StepGraph
 
 MIB = 1 << 20
 TX2 = devices.find("jetson-tx2")
@@ -168,10 +169,34 @@ def test_memory_is_what_one_adds_up() -> None:
 
 
 def test_the_system_has_libraries_beside_the_allocator_and_a_floor() -> None:
-    values = {"libraries": 1000.0, "products": 200.0}
+    values = {"libraries": 1000.0, "products": 200.0, "stays": 50.0}
     assert system_memory(5000, values, floor=1500, products=True) == 6000
     assert system_memory(100, values, floor=1500, products=True) == 1500
     assert system_memory(5000, values, floor=1500, products=False) == 5800
+
+
+@pytest.mark.parametrize(("reserved", "used"), [(4900, 5900), (5100, 6000), (5940, 6000), (5950, 6000), (6000, 6050), (9000, 9050)])  # fmt: skip
+def test_segments_get_the_pages_of_libraries_before_memory_runs_out(
+    reserved: int, used: int
+) -> None:
+    values = {"libraries": 1000.0, "products": 200.0, "stays": 50.0}
+    rest = {"floor": 1500, "products": True, "usable": 6000}
+    assert system_memory(reserved, values, **rest) == used
+
+
+@pytest.mark.parametrize("device", ["jetson-nano", "jetson-tx2", "jetson-xavier-nx", "jetson-agx-xavier", "jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"])  # fmt: skip
+def test_what_rather_fits_never_takes_more_than_there_is(device: str) -> None:
+    predictor = Predictor(family(), devices.find(device))
+    room = predictor.fitted.usable.value
+    even = predictor.largest(0.5)
+    assert even
+    steps = [predictor.at(size) for size in range(even // 2, 2 * even, max(1, even // 50))]
+    fitting = [one.memory.used for one in steps if one.fits(0.5)]
+    assert 0.8 * room < max(fitting) <= room
+    # And what takes more than there is does not fit.
+    beyond = [one for one in steps if one.memory.used > room]
+    assert beyond
+    assert not any(one.fits(0.5) for one in beyond)
 
 
 def test_what_just_fits_is_as_likely_to_fit_as_not() -> None:
@@ -223,6 +248,54 @@ def test_search_beneath_a_bound(room: int, bound: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(Predictor, "fits_at_most", lambda self, size: float(size <= bound))
     assert Predictor(family(), TX2).largest(0.5) == room
     assert all(size <= bound for size in asked)
+
+
+def quadratic(size: int) -> StepGraph:
+    """A step whose images are as many as the square of its batch: distances between all samples."""
+    return replace(step(size**2), batch_size=size)
+
+
+def jumping(size: int) -> StepGraph:
+    """A step that takes 40 times as much from batch 30 on."""
+    return replace(step(40 * size if size >= 30 else size), batch_size=size)
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.98])
+@pytest.mark.parametrize(("capture", "at_most"), [(step, 6), (quadratic, 9), (jumping, 12)])
+def test_largest_batch_of_few_captures(
+    capture: Callable[[int], StepGraph], at_most: int, probability: float
+) -> None:
+    captured: list[int] = []
+
+    def counted(size: int) -> StepGraph:
+        captured.append(size)
+        return capture(size)
+
+    predictor = Predictor(StepFamily(small=step(2), large=step(3), capture=counted), TX2)
+    found = predictor.largest(probability)
+    assert found
+    assert predictor.fits_with(found) >= probability
+    assert len(captured) <= at_most
+    assert len(captured) == len(set(captured))
+    beyond = found + max(1, found // 8)
+    assert predictor.fits_with(beyond) < probability
+
+
+@pytest.mark.parametrize(("images", "largest"), [(0, 4096), (10_000, 0)])
+def test_largest_batch_where_all_or_none_fit(images: int, largest: int) -> None:
+    def capture(size: int) -> StepGraph:
+        return replace(step(1 + images * size), batch_size=size)
+
+    predictor = Predictor(StepFamily(small=step(2), large=step(3), capture=capture), TX2)
+    assert predictor.largest(0.5) == largest
+
+
+def test_largest_batch_is_not_known_where_one_cannot_be_captured() -> None:
+    def capture(size: int) -> StepGraph:
+        raise InvalidValueError("it fails")
+
+    predictor = Predictor(StepFamily(small=step(2), large=step(3), capture=capture), TX2)
+    assert predictor.largest(0.5) is None
 
 
 def test_how_much_is_usable_counts_with_its_range() -> None:

@@ -252,16 +252,16 @@ class CpuPredictor(BatchSearch):
             floor=fitted.floor,
         )
 
-    def fits_with(self, batch_size: int) -> float:
+    def fits_with(self, batch_size: int, times: float = 1.0) -> float:
         """As `BatchSearch.fits_with`: the process, at the most of its life."""
-        return self._fits(batch_size, self._growth(batch_size))
+        return self._fits(batch_size, self._growth(batch_size), times)
 
     def fits_at_most(self, batch_size: int) -> float:
         """As `BatchSearch.fits_at_most`, by tensors alone: nothing is replayed."""
         return self._fits(batch_size, least_growth(self._graph(batch_size)))
 
-    def _fits(self, batch_size: int, growth: Growth) -> float:
-        most = max(self._with_growth(batch_size, growth).values())
+    def _fits(self, batch_size: int, growth: Growth, times: float = 1.0) -> float:
+        most = times * max(self._with_growth(batch_size, growth).values())
         fitted, size = self.fitted, self.device.memory.size
         corrected = self.correction("system", batch_size, fitted.reach["system"])
         return training_fits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp, hypot, isinf, log
@@ -43,9 +43,10 @@ class Memory:
     Attributes:
         allocated: Tensors and workspaces of libraries at their peak.
         reserved: Segments of the framework's allocator.
-        used: In use by the system beyond idle, were there no end to it.
+        used: In use by the system beyond idle; more than `usable`: what it would take, were there no end to it.
         usable: What there is of that.
         floor: Of a training without tensors, with its range.
+        used_by: What is in use with other segments of the allocator; None: they are no part of it.
     """
 
     allocated: float
@@ -53,6 +54,7 @@ class Memory:
     used: float
     usable: float
     floor: Value
+    used_by: Callable[[float], float] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,8 +126,8 @@ class Prediction:
         longer, memory, power = factors.get("step_time", 1.0), self.memory, self.power
         reserved = memory.reserved * factors.get("reserved", 1.0)
         used = memory.used * factors.get("system", 1.0)
-        if memory.used > memory.floor.value:  # segments are a part of it
-            used += reserved - memory.reserved
+        if memory.used_by is not None:
+            used = memory.used_by(reserved)
         if power is not None and "power" in corrections:
             total, parts = power
             narrower = 2 * corrections["power"].reach / log(total.high / total.low)

@@ -254,17 +254,19 @@ class Predictor(BatchSearch):
             PREPARED: self._used(held.model),
             STEADY: steps.used,
             EVALUATION: evaluated,
-            SAVING: steps.used + shared * held.largest,
-            RELOADING: self._used(held.checkpoint) + shared * held.checkpoint,
+            SAVING: self._used(steps.reserved, host=shared * held.largest),
+            RELOADING: self._used(held.checkpoint, host=shared * held.checkpoint),
         }
 
-    def _used(self, reserved: float) -> float:
+    def _used(self, reserved: float, *, host: float = 0.0) -> float:
+        """In use by the system with so many bytes of segments, and so many that the host needs beside the framework."""
         fitted = self.fitted
         return system_memory(
-            reserved,
+            reserved + host,
             fitted.values["memory"],
-            floor=fitted.floor.value,
+            floor=fitted.floor.value + host,
             products=self._products,
+            usable=fitted.usable.value,
         )
 
     def _step(self, batch_size: int) -> _Step:
@@ -302,11 +304,12 @@ class Predictor(BatchSearch):
             used=used,
             usable=fitted.usable.value,
             floor=fitted.floor,
+            used_by=self._used,
         )
 
-    def fits_with(self, batch_size: int) -> float:
-        """Probability that a batch size trains without running out of memory."""
-        reserved = self._step(batch_size).reserved.reserved
+    def fits_with(self, batch_size: int, times: float = 1.0) -> float:
+        """As `BatchSearch.fits_with`."""
+        reserved = times * self._step(batch_size).reserved.reserved
         return self._fits(batch_size, reserved, self._reach(batch_size))
 
     def _fits(self, batch_size: int, reserved: float, reach: float) -> float:

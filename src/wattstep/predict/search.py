@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
-from math import expm1
+from math import exp, expm1, inf, log
 from typing import ClassVar, Final, TypeVar
 
 from wattstep.devices.table import Device
@@ -35,6 +35,12 @@ EACH_CAPTURED: Final = (
 LARGEST: Final = 1 << 20  # batch size that is looked at
 MOST_CAPTURED: Final = 4096  # where each has to be captured
 COARSE: Final = 1 / 8  # distance of batch sizes in the search, where each has to be captured
+FIRST_CAPTURED: Final = (
+    64  # where such a search begins: of a capture that was made to see what a batch changes
+)
+MOST_GUESSES: Final = 6  # of such a search, after which it goes on by halves
+ROOM_SOUGHT: Final = 25.0  # logarithm of how far memory of a batch may be from the room there is
+ROOM_KNOWN: Final = 1e-3  # to which that is found
 
 
 class BatchSearch(ABC):
@@ -62,6 +68,7 @@ class BatchSearch(ABC):
         self.precision = precision
         self.evidence = Evidence()
         self.sample_s = 0.0
+        self._looked_at: set[int] = set()  # batch sizes that were captured in a search
 
     @cached_property
     def network(self) -> Network:
@@ -179,8 +186,13 @@ class BatchSearch(ABC):
         """
 
     @abstractmethod
-    def fits_with(self, batch_size: int) -> float:
-        """Probability that a batch size trains without running out of memory."""
+    def fits_with(self, batch_size: int, times: float = 1.0) -> float:
+        """Probability that a batch size trains without running out of memory.
+
+        Args:
+            batch_size: Of the step.
+            times: As much memory as it is predicted to take is looked at.
+        """
 
     def fits_at_most(self, batch_size: int) -> float:
         """A probability that `fits_with` does not exceed, where less work tells one."""
@@ -202,32 +214,84 @@ class BatchSearch(ABC):
         Where each batch size is captured by itself, that is the largest of a few, an eighth apart;
         None: one of them cannot be captured.
         """
-        step = COARSE if self.captures_each else 0.0
-        below, above = 0, 1
+        if self.captures_each:
+            try:
+                return self._largest_captured(probability)
+            except InvalidValueError:  # of a capture
+                return None
 
         def fits(size: int) -> bool:
             return self.fits_at_most(size) >= probability and self.fits_with(size) >= probability
 
-        try:
-            if not self.captures_each:
-                above = self._last_power(probability)
-            while above > 1 and not fits(above):
-                above //= 2
-            while above <= self.searched and fits(above):
-                below, above = above, 2 * above
-            above = min(above, self.searched + 1)
-            while above - below > max(1.0, step * below):
-                middle = (below + above) // 2
-                if fits(middle):
-                    below = middle
-                else:
-                    above = middle
-        except InvalidValueError:  # of a capture
-            return None
+        below, above = 0, self._last_power(probability)
+        while above > 1 and not fits(above):
+            above //= 2
+        while above <= self.searched and fits(above):
+            below, above = above, 2 * above
+        above = min(above, self.searched + 1)
+        while above - below > 1:
+            middle = (below + above) // 2
+            if fits(middle):
+                below = middle
+            else:
+                above = middle
         return below
+
+    def _largest_captured(self, probability: float) -> int:
+        """As `largest`, with few captures: each where the line through the two before says that memory is full.
+
+        A capture takes seconds, and longer at large batches. A little below that size and a little above
+        it, the batch that fits is known to an eighth; where memory is far from a line, the middle is.
+        """
+        self._looked_at.add(FIRST_CAPTURED)
+        known = len(self._looked_at)
+        taken: dict[int, float] = {}
+        while True:
+            for size in self._looked_at - taken.keys():
+                taken[size] = self._part_of_room(size, probability)
+            above = min(
+                (each for each, part in taken.items() if part > 1), default=self.searched + 1
+            )
+            below = max(
+                (each for each, part in taken.items() if part <= 1 and each < above), default=0
+            )
+            if above - below <= max(1.0, COARSE * below):
+                return below
+            size = (below + above) // 2
+            if len(taken) < known + MOST_GUESSES:
+                full = min(_where_full(taken), 2.0 * self.searched)
+                near = full * (1 - COARSE / 3)
+                size = int(near if near > below * (1 + COARSE / 3) else full * (1 + COARSE / 3))
+            self._looked_at.add(max(below + 1, min(size, above - 1)))
+
+    def _part_of_room(self, batch_size: int, probability: float) -> float:
+        """Memory of a batch size, of the most with which it would fit with a probability."""
+        low, high = -ROOM_SOUGHT, ROOM_SOUGHT
+        while high - low > ROOM_KNOWN:
+            middle = (low + high) / 2
+            if self.fits_with(batch_size, exp(middle)) >= probability:
+                low = middle
+            else:
+                high = middle
+        return exp(-low)
 
     def _last_power(self, probability: float) -> int:
         """The largest power of two of which nothing but a closer look can say that it does not fit, at least 1."""
         powers = [1 << power for power in range(LARGEST.bit_length())]
         beyond = bisect_left(powers, True, key=lambda size: self.fits_at_most(size) < probability)
         return powers[max(0, beyond - 1)]
+
+
+def _where_full(taken: Mapping[int, float]) -> float:
+    """Batch size at which memory is full, by the line through the two that come nearest to that.
+
+    Args:
+        taken: Part of the room by batch size; of one alone memory is taken to be in proportion.
+    """
+    nearest = sorted(taken.items(), key=lambda item: abs(log(item[1])))
+    (size, part), *others = nearest
+    if not others:
+        return size / part
+    other, its_part = others[0]
+    slope = (part - its_part) / (size - other)
+    return max(0.0, size + (1 - part) / slope) if slope > 0 else inf

@@ -24,7 +24,6 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     UnsupportedOperatorException,
-    unset_fake_temporarily,
 )
 
 from wattstep.engines.step_phases import DATA
@@ -34,6 +33,7 @@ from wattstep.engines.torch.draws import DRAWN, drawing_from, drawn_so_far
 from wattstep.engines.torch.fake import ShapeMode
 from wattstep.engines.torch.flops import COUNTED, flops_of
 from wattstep.engines.torch.kept_steps import LIBRARIES, third_batch
+from wattstep.engines.torch.lstm_workspace import lstm_workspace
 from wattstep.engines.torch.memory import (
     MemoryTracker,
     bytes_of_tensors,
@@ -55,6 +55,7 @@ from wattstep.schema.step_graph import (
     lies_on_line,
 )
 from wattstep.schema.workload import Preparation
+from wattstep.workloads.data.samples import Samples
 from wattstep.workloads.torch.supervised import evaluating
 from wattstep.workloads.torch.workload import reading_once
 
@@ -154,7 +155,7 @@ class StepCapture(MemoryTracker):  # type: ignore[no-untyped-call]
         else:
             made = super()._call(func, args, kwargs)
         if func.__name__ == LSTM and isinstance(made[0], FakeTensor):
-            return (*made[:3], torch.empty(_lstm_workspace(func, args), dtype=torch.uint8))
+            return (*made[:3], torch.empty(lstm_workspace(func, args), dtype=torch.uint8))
         return made
 
     def graph(self, batch_size: int, model: torch.nn.Module, *, accumulate: int = 1) -> StepGraph:
@@ -286,16 +287,6 @@ def _changed(func: Any) -> tuple[int, ...]:
     )
 
 
-def _lstm_workspace(func: Any, args: Any) -> int:
-    """Bytes that oneDNN keeps of an LSTM layer for its backward pass: known to itself alone, so it is asked."""
-    with unset_fake_temporarily(), torch.enable_grad():  # without gradients it keeps nothing
-        real = [
-            torch.zeros(each.shape, dtype=each.dtype) if isinstance(each, torch.Tensor) else each
-            for each in args
-        ]
-        return int(func(*real)[3].nbytes)
-
-
 def _bytes(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
     """Bytes of tensors by the object that they are."""
     return {id(each): each.numel() * each.element_size() for each in tensors}
@@ -350,12 +341,18 @@ def capture(
     Raises:
         InvalidValueError: It depends on values, and does not grow in proportion to the batch.
     """
-    with finding_tensors() as there, reading_once():
-        return _family(workload, preparation, precision, there, evaluated)
+    samples: dict[str, Samples] = {}
+    with finding_tensors() as there, reading_once(samples):
+        return _family(workload, preparation, precision, there, evaluated, samples)
 
 
 def _family(
-    workload: Any, preparation: Preparation, precision: str, there: Tensors, evaluated: bool
+    workload: Any,
+    preparation: Preparation,
+    precision: str,
+    there: Tensors,
+    evaluated: bool,
+    samples: dict[str, Samples],
 ) -> StepFamily:
     def capture_with(size: int) -> tuple[StepGraph, str]:
         prepared = replace(preparation, batch_size=size)
@@ -384,6 +381,7 @@ def _family(
         return family
 
     captured: dict[int, StepGraph] = {}
+    at_a_time = small.evaluation_batch
     valued = BATCH in (took, other)
 
     def taken(size: int, there: Tensors, evaluated: bool) -> StepGraph:
@@ -396,12 +394,19 @@ def _family(
 
     def at(size: int) -> StepGraph:
         if size not in captured:
-            captured[size] = taken(size, tensors_there, evaluated)
+            with reading_once(samples):
+                captured[size] = taken(size, tensors_there, evaluated and is_asked(size))
         return captured[size]
+
+    def is_asked(size: int) -> bool:
+        """True if somebody may ask for the evaluation of a step of this size."""
+        return at_a_time in (None, size)
 
     each = StepFamily(small=small, large=large, capture=at)
     try:
         third = taken(third_batch(preparation), there, False)  # its step alone is looked at
+        if not is_asked(third_batch(preparation)):
+            captured[third_batch(preparation)] = third
         if not alike(small, third) and _train_alike(
             small, third
         ):  # an epoch ends within such a step

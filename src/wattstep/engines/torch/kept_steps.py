@@ -20,8 +20,7 @@ from wattstep.schema.step_graph import StepFamily
 from wattstep.schema.workload import Preparation, Specification
 from wattstep.store.cache import cache_folder, cached, forget_oldest, hash_files
 
-# Batch sizes between which a third capture is: far from the first two; what an LSTM keeps is asked of a
-# real one, which takes real memory.
+# Batch sizes between which a third capture is: far from the first two.
 LEAST_THIRD: Final = 64
 MOST_THIRD: Final = 1024
 # Beside torch's own, what workloads load and what shows in the memory of their process.

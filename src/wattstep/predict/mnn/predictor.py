@@ -228,14 +228,14 @@ class MnnPredictor(BatchSearch):
             RELOADING: used.floor + 2 * model + work.state,
         }
 
-    def fits_with(self, batch_size: int) -> float:
+    def fits_with(self, batch_size: int, times: float = 1.0) -> float:
         """As `BatchSearch.fits_with`: the process in steady steps."""
         fitted, size = self.fitted, self.device.memory.size
         graph, work = self._work(batch_size)
         reach = self._reach(batch_size, work, self._seconds(graph, work))
         corrected = self.correction("system", batch_size, reach["system"])
         return training_fits(
-            self._resident(work).total * corrected.factor,
+            times * self._resident(work).total * corrected.factor,
             corrected.reach,
             usable=fitted.usable,
             most=inf if size is None else size.value,

@@ -85,7 +85,7 @@ def _table(predictions: Sequence[Prediction]) -> Table:
 
 
 def _shown(one: Prediction, name: str) -> str:
-    if name == "system_memory" and not one.fits(0.5):
+    if name == "system_memory" and one.memory.used > one.memory.usable:
         return f"more than {quantity(one.memory.usable, 'B')}"
     return _cell(getattr(one, name))
 

@@ -156,9 +156,13 @@ def read(source: SampleSource | None, preparation: Preparation) -> Samples:
 
 
 @contextmanager
-def reading_once() -> Iterator[None]:
-    """Samples are read once, however many trainings are prepared meanwhile, of which none may change them."""
-    token = _KNOWN.set({})
+def reading_once(known: dict[str, Samples]) -> Iterator[None]:
+    """Samples are read once, however many trainings are prepared meanwhile, of which none may change them.
+
+    Args:
+        known: Samples that were read, which it adds to.
+    """
+    token = _KNOWN.set(known)
     try:
         yield
     finally:

@@ -81,7 +81,13 @@ def trainings(times: Mapping[str, float] = TRUE) -> list[EngineTraining]:
                 steps=(1.2 * step, step, 1.1 * step),
             )  # fmt: skip
             made.append(
-                EngineTraining(probe=probe, seconds=seconds, starts=starts, amounts=amounts)
+                EngineTraining(
+                    probe=probe,
+                    seconds=seconds,
+                    starts=starts,
+                    amounts=amounts,
+                    work=work_of(family().at(batch), cache=MB),
+                )
             )
     return made
 

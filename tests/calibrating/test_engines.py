@@ -16,6 +16,7 @@ from tests.predicting.steps import family
 from tests.refusals import refused
 
 from wattstep import devices
+from wattstep.devices.table import framework_of
 from wattstep.predict import CpuPredictor, check_device, predictor_for
 from wattstep.predict.cpu.engine_memory import MASK, MemoryAmounts, memory_amounts
 from wattstep.predict.cpu.engines import (
@@ -40,7 +41,7 @@ from wattstep.predict.cpu.time import (
     operation_seconds,
     work_of,
 )
-from wattstep.predict.cpu.values import cpu_values, framework_of
+from wattstep.predict.cpu.values import cpu_values
 from wattstep.schema.exported import batches_of
 from wattstep.train.calibration.engine import with_engine
 from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times

@@ -14,10 +14,9 @@ from tests.predicting.steps import KERNEL, PIXELS, step
 from tests.wording import assert_says
 
 from wattstep import devices
-from wattstep.devices.table import Device, KindValues, Value
+from wattstep.devices.table import TORCH, Device, KindValues, Value, framework_of
 from wattstep.predict import Prediction, predictor_for
 from wattstep.predict.cpu.time import CODES, KINDS
-from wattstep.predict.cpu.values import TORCH, framework_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
 FLOP = 2 * PIXELS * PIXELS * 64 * 64 * KERNEL * KERNEL  # of the step's convolution, a sample

@@ -228,6 +228,7 @@ class Mode:
         cap: Power budget in W that gives the mode its name.
         full: Power in W in all that a heavy, lasting load reached in this mode.
         dynamic: Power in W that full load added to a part's idle power in this mode, by part.
+        set_by: How a device is put into it, where that is no mode of its maker's; empty: by the maker's tool.
     """
 
     cores: Mapping[str, int] = field(default_factory=dict)
@@ -236,6 +237,7 @@ class Mode:
     cap: Annotated[Value | None, Unit("W")] = None
     full: Annotated[Value | None, Unit("W")] = None
     dynamic: Annotated[Mapping[str, Value], Unit("W")] = field(default_factory=dict)
+    set_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,6 +84,7 @@ def test_within_the_range_nothing_is_said(calibrated: Device) -> None:
     device = fitted_to(calibrated)
     made = predicted(device, 16)
     assert made.within
+    assert predicted(device, 64).within
     assert not [note for note in made.notes if "fitted" in note]
     assert widened(made, device) == pytest.approx(0, abs=1e-6)
 
@@ -103,6 +104,7 @@ def test_operations_far_larger_than_any_that_was_measured_are_named(calibrated: 
     """As images of many more pixels make them, whatever the batch size."""
     device = fitted_to(calibrated, flop=FLOP / 1000)
     made = predicted(device, 4)
+    assert not made.within
     assert_says(" ".join(made.notes), f"{8 * FLOP / 1e9:.3g} GFLOP", f"{FLOP / 1e12:.3g}")
     assert widened(made, device) == pytest.approx(log(1.5))
     assert predicted(fitted_to(calibrated, flop=FLOP), 4).within  # 8 times is near enough
@@ -113,6 +115,7 @@ def test_a_kind_that_nobody_measured_is_named_and_widens_by_its_part(calibrated:
     made = predicted(device, 4)
     share = float(made.time.operations[2]) / made.time.total
     assert share > 0.1
+    assert not made.within
     assert_says(" ".join(made.notes), f"{100 * share:.0f} %", "convolution")
     assert widened(made, device) == pytest.approx(share * log(3))
 

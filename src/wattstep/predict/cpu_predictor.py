@@ -101,7 +101,7 @@ class CpuPredictor(BatchSearch):
         work, time = self.timed(graph, self._growth(batch_size).fresh)
         shares = unmeasured_shares(graph, work, time, fitted.values)
         outside = beyond_measured(work, time, batch_size, fitted.values)
-        beyond = notes_beyond(shares, outside)
+        unlike = notes_beyond(shares, outside)
         reach = reach_beyond(fitted.reach, shares, outside)
         share = parallel_share(fitted.device, fitted.engine)
         if self.threads > 1:
@@ -113,7 +113,7 @@ class CpuPredictor(BatchSearch):
             *([] if is_known(fitted.values) else [UNKNOWN]),
             *graph.notes,
             *offload_notes(graph, fitted.device),
-            *beyond,
+            *unlike,
             *self._unknown(graph),
         ]
         notes += life_notes(life, fitted.usable.value)
@@ -139,7 +139,7 @@ class CpuPredictor(BatchSearch):
             power=power_of(fitted.device.power, load),
             load=load,
             reach=reach,
-            within=not beyond,
+            within=not unlike,
             fitted=fitted.fitted,
             notes=tuple(notes),
             processor="cpu",

@@ -121,9 +121,13 @@ def _larger(work: CpuWork, time: CpuTime, column: int, values: Ranges) -> str:
     largest = amounts[beyond & (work.kinds == code)].max()
     fitted = values[KINDS[code]][key]
     return (
-        f"operations of more {unit} ({KINDS[code]} of {largest / size:,.3g} {unit}, "
-        f"fitted: up to {fitted / size:.3g})"
+        f"operations of more {unit} ({KINDS[code]} of {_brief(largest / size)} {unit}, "
+        f"fitted: up to {_brief(fitted / size)})"
     )
+
+
+def _brief(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _amounts(work: CpuWork) -> FloatArray:

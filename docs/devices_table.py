@@ -66,7 +66,7 @@ clock, modes, where throttling begins, what the total of its rails leaves out) i
 | `power.parts.*` | at the rails of `cpu`, `gpu`, `memory`, `soc`, and the `rest`: idle, and what full load adds. All = (cpu + gpu + memory + soc) / `efficiency` + rest |
 | `power.clock_exponent` | the power of their clock that what CPU and GPU add goes with |
 | `thermal.*` | kelvin above the air for each watt, time constant, where throttling begins, the air assumed |
-| `modes.*` | highest clocks, cores in use, the budget that names the mode, and what was drawn in it: in all (`full`), and by a part beyond idle (`dynamic`) |
+| `modes.*` | highest clocks, cores in use, the budget that names the mode, and what was drawn in it: in all (`full`), and by a part beyond idle (`dynamic`); `set_by`: how a device gets into it, where that is no mode of its maker's |
 | `kinds.FRAMEWORK.KIND.*` | what a fit to measured trainings found for a kind of operations, in the fit's own terms, and where it was `fitted` |
 
 Parts that share a rail (VDD_CPU_GPU_CV) are divided by estimate: the rail says their sum.

@@ -16,6 +16,7 @@ from tests.predicting.steps import family
 from tests.refusals import refused
 
 from wattstep import devices
+from wattstep.devices.table import framework_of
 from wattstep.predict import CpuPredictor, check_device, predictor_for
 from wattstep.predict.cpu.engine_memory import MASK, MemoryAmounts, memory_amounts
 from wattstep.predict.cpu.engines import (
@@ -40,7 +41,7 @@ from wattstep.predict.cpu.time import (
     operation_seconds,
     work_of,
 )
-from wattstep.predict.cpu.values import cpu_values, framework_of
+from wattstep.predict.cpu.values import cpu_values
 from wattstep.schema.exported import batches_of
 from wattstep.train.calibration.engine import with_engine
 from wattstep.train.calibration.engine_fitting import EngineTraining, fit_engine, fit_times
@@ -81,7 +82,13 @@ def trainings(times: Mapping[str, float] = TRUE) -> list[EngineTraining]:
                 steps=(1.2 * step, step, 1.1 * step),
             )  # fmt: skip
             made.append(
-                EngineTraining(probe=probe, seconds=seconds, starts=starts, amounts=amounts)
+                EngineTraining(
+                    probe=probe,
+                    seconds=seconds,
+                    starts=starts,
+                    amounts=amounts,
+                    work=work_of(family().at(batch), cache=MB),
+                )
             )
     return made
 

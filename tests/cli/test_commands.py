@@ -267,7 +267,7 @@ def test_a_terminated_run_takes_its_trainer_with_it(
         os.killpg(child.pid, signal.SIGINT)  # which stays ignored
         end(child.pid, signal.SIGTERM)
         _, err = child.communicate(timeout=600)
-    assert child.returncode == 2
+    assert child.returncode == 128 + signal.SIGTERM
     assert len(err.splitlines()) == 1
     assert "SIGTERM" in err
     assert not trainer.is_running()

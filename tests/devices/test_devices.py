@@ -98,7 +98,7 @@ def test_every_shipped_device_lacks_nothing_that_a_datasheet_or_an_estimate_can_
 ) -> None:
     device = devices.find(name)
     assert device.name == name
-    assert set(device.missing) <= {"kinds"}  # which trainings alone can tell
+    assert set(device.missing) <= {"kinds", "floors.torch"}  # which trainings alone can tell
 
 
 @every_device

@@ -165,6 +165,22 @@ def test_what_depends_on_values_and_on_the_batch_is_refused() -> None:
         capture(Module(DecidesByBatch(), (6,)), Preparation(batch_size=1))
 
 
+class Branches(Decides):
+    """Goes one way or another by a value, which follows from its size."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        made = self.first(inputs)
+        if torch.ones(len(made)).sum() > 2:
+            made = self.second(made)
+        return made  # type: ignore[no-any-return]
+
+
+def test_a_branch_on_values_is_refused_with_its_line_and_what_is_true_of_it() -> None:
+    with refused("data-dependent", "in line ", " of test_torch_capture.py", "branch") as told:
+        capture(Module(Branches(), (6,)), Preparation(batch_size=1))
+    assert "of one size" not in str(told.value)
+
+
 class AsManyTimesAsSamples(Decides):
     """Takes its second layer a value of times, which grows with the batch."""
 

@@ -68,6 +68,17 @@ def test_half_the_clock_is_chosen_where_little_else_draws_power_and_no_other() -
     assert much.configuration.mode is None
 
 
+def test_a_mode_that_is_none_of_the_maker_s_is_said_with_how_it_is_set() -> None:
+    plain = device(idle_w=1.0)
+    by_root = replace(
+        plain,
+        modes={name: replace(mode, set_by="root alone") for name, mode in plain.modes.items()},
+    )
+    for one_device, said in ((plain, False), (by_root, True)):
+        (line,) = (line for line in plan(one_device).risks if "mode half" in line)
+        assert ("root alone" in line) == said
+
+
 def test_a_limit_of_time_takes_the_slow_mode_away() -> None:
     seconds = 64 * SAMPLE_S
     half = plan(device(), budget=f"{3 * seconds:.0f} s").chosen

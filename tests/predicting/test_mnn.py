@@ -93,7 +93,7 @@ def test_its_mode_is_one_that_was_measured() -> None:
 
 
 def test_mnn_elsewhere_and_another_precision_are_refused() -> None:
-    with refused("unknown-framework"):
+    with refused("unknown-framework", "snapdragon-855", "calibrate-device", "kinds.mnn"):
         check_device(devices.find("jetson-tx2"), engine="mnn")
     with refused("unknown-precision", "fp32"):
         check_device(PHONE, precision="bf16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import erf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.wording import assert_says
 from wattstep import devices
 from wattstep.devices.table import Device, Value
 from wattstep.errors import InvalidValueError
-from wattstep.predict import Predictor
+from wattstep.predict import Predictor, check_device
 from wattstep.predict.familiar import (
     kernel_ranges,
     out_of_range,
@@ -335,7 +336,7 @@ def without_interval(device: Device) -> Device:
     ("less", "key"),
     [
         (without_usable, "memory.usable"),
-        (without_interval, 'kinds."torch-1.6".interval.step_time'),
+        (without_interval, 'kinds."torch-1.6".interval'),
     ],
 )
 def test_what_is_missing_is_refused_by_its_key(less: Callable[[Device], Device], key: str) -> None:
@@ -385,6 +386,35 @@ def test_a_device_that_nobody_measured_borrows_values_says_so_and_is_less_sure()
     assert float(unsure.step_time) > float(sure.step_time)  # a smaller GPU
 
 
+def test_all_that_is_missing_is_named_at_once_and_where_to_look(tmp_path: Path) -> None:
+    (tmp_path / "gpu.toml").write_text(
+        'title = "one"\n[memory]\nunified = true\n[power]\n[thermal]\n'
+        '[processors.gpu]\nkind = "gpu"\ntitle = "a GPU"\n'
+        'peak.fp32 = { value = 1e12, low = 1e12, high = 1e12, basis = "datasheet", source = "it" }\n'
+    )
+    device = devices.find(str(tmp_path / "gpu.toml"))
+    with refused(
+        "device-lacks-values", "memory.bandwidth", "memory.usable", "floors.torch"
+    ) as told:
+        Predictor(family(), device)
+    assert f"wattstep devices {tmp_path / 'gpu.toml'}" in str(told.value)
+    assert {"memory.bandwidth", "memory.usable", "floors.torch"} <= set(device.missing)
+
+
+@pytest.mark.parametrize("name", devices.names())
+@pytest.mark.parametrize("engine", [None, "mnn", "torch"])
+def test_the_screen_of_a_device_lists_what_a_refusal_says_that_it_lacks(
+    name: str, engine: str | None
+) -> None:
+    device = devices.find(name)
+    try:
+        check_device(device, engine=engine)
+    except InvalidValueError as error:
+        if error.id == "device-lacks-values":
+            lacking = str(error).partition(" lacks ")[2].partition(": ")[0].split(", ")
+            assert set(lacking) <= set(device.missing)
+
+
 @pytest.mark.parametrize("engine", ["tflite", "Torch-1.6", "torch-2.0", ""])
 def test_a_framework_that_nobody_knows_is_refused(engine: str) -> None:
     with refused("unknown-framework", "torch, torch-1.6"):
@@ -402,7 +432,7 @@ def test_a_framework_is_called_what_its_values_are_of() -> None:
     ("device", "precision", "word"),
     [
         ("raspberry-pi-4", "fp32", "no GPU"),
-        ("snapdragon-855", "fp32", "floors of torch"),
+        ("snapdragon-855", "fp32", "floors.torch"),
         ("jetson-tx2", "bf16", "--precision bf16"),
     ],
 )

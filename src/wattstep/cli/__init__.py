@@ -19,6 +19,7 @@ import typer.core
 from wattstep.cli.saying import REFUSED, refuse, say
 from wattstep.errors import InvalidValueError, UnrecordedInterrupt, WattstepError
 from wattstep.schema.failures import contained
+from wattstep.schema.processes import Terminated
 
 # A command is a function in a file of its own; the file loads only when the command is listed
 # or used, and loads what it needs only when it runs.
@@ -86,8 +87,8 @@ def run_command_line() -> int:
     """Parses the arguments, runs the command, and turns errors into one line and an exit code.
 
     Returns:
-        0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; 141 where nobody reads
-        on what is printed; or the profiled script's own.
+        0; 2 for what the user can mend; 70 where something failed inside; 130 after Ctrl-C; 143 after SIGTERM, once
+        the training has ended; 141 where nobody reads on what is printed; or the profiled script's own.
     """
     try:
         code = _run()
@@ -120,6 +121,8 @@ def _run() -> int:
         if code == STOPPED:  # typer makes that of Ctrl-C, before anything reaches us
             what = UNRECORDED if _is_unrecorded(ending) else KEPT
             say(f"wattstep: stopped{'' if sys.argv[1] in _READING else what}")
+        if isinstance(ending, Terminated):
+            say(f"wattstep: {ending}{KEPT}")
         return code
     except KeyboardInterrupt:  # no command has begun
         say("wattstep: stopped")

@@ -65,7 +65,10 @@ def row(device: Device) -> dict[str, Any]:
         "leaves_out": device.power.leaves_out,
         "no_total": device.power.no_total,
         "values": {key: {**asdict(value), "unit": unit} for key, unit, value in device.values()},
-        "modes": {name: {"cores": dict(mode.cores)} for name, mode in device.modes.items()},
+        "modes": {
+            name: {"cores": dict(mode.cores), "set_by": mode.set_by}
+            for name, mode in device.modes.items()
+        },
         "fitted": {
             framework: {kind: one.fitted for kind, one in kinds.items()}
             for framework, kinds in device.kinds.items()
@@ -171,7 +174,8 @@ def _about(device: Device, section: str) -> str:
             return processor.title
     for name, mode in device.modes.items():
         if section == f"modes.{quoted(name)}":
-            return ", ".join(f"{count} cores of {one}" for one, count in mode.cores.items())
+            cores = (f"{count} cores of {one}" for one, count in mode.cores.items())
+            return ", ".join([*cores, *filter(None, [mode.set_by])])
     for framework, kinds in device.kinds.items():
         for kind, fit in kinds.items():
             if section == f"kinds.{quoted(framework)}.{quoted(kind)}":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -54,4 +55,5 @@ def _of_file(path: Path) -> Device:
         raise InvalidValueError(
             f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
         ) from error
-    return parse_device(data, plain(path.stem), os.fspath(path))
+    device = parse_device(data, plain(path.stem), os.fspath(path))
+    return replace(device, file=os.fspath(path))

@@ -76,8 +76,9 @@ def parse_device(data: bytes, name: str, file: str) -> Device:
     """
     try:
         document = tomllib.loads(data.decode())
-        if "name" in document:
-            raise _WrongError("name: the file's name is the device's")
+        for key in ("name", "file"):
+            if key in document:
+                raise _WrongError(f"{key}: the file's name is the device's")
         device = _with_board(_record(Device, {"name": name, **document}, ""))
         for problem in _problems(device):
             raise _WrongError(problem)

@@ -11,6 +11,25 @@ from wattstep.errors import InvalidValueError
 ON_CLOCKS = ("cpu", "gpu")  # parts whose dynamic power goes with clock and voltage
 
 
+def mode_name(device: Device, name: str) -> str:
+    """A power mode as the device's file spells it.
+
+    Args:
+        device: The device.
+        name: Of the mode, in any case.
+
+    Raises:
+        InvalidValueError: It has no such mode.
+    """
+    by_name = {each.lower(): each for each in device.modes}
+    if name.lower() not in by_name:
+        modes = ", ".join(device.modes) or "none that its file knows"
+        raise InvalidValueError(
+            f"--mode {name!r}: modes of {device.name} are {modes}", id="unknown-mode"
+        )
+    return by_name[name.lower()]
+
+
 def in_mode(device: Device, name: str) -> Device:
     """The device as it is in a power mode.
 
@@ -25,13 +44,7 @@ def in_mode(device: Device, name: str) -> Device:
     Raises:
         InvalidValueError: It has no such mode, or the mode says nothing of any clock.
     """
-    by_name = {each.lower(): each for each in device.modes}
-    if name.lower() not in by_name:
-        modes = ", ".join(device.modes) or "none that its file knows"
-        raise InvalidValueError(
-            f"--mode {name!r}: modes of {device.name} are {modes}", id="unknown-mode"
-        )
-    name = by_name[name.lower()]
+    name = mode_name(device, name)
     mode = device.modes[name]
     shares = {each: _share(one, each, mode) for each, one in device.processors.items()}
     memory = _ratio(mode.memory_clock, device.memory.clock)

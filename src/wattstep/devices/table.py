@@ -13,6 +13,7 @@ from wattstep.boards.table import Board
 BASES: Final = ("datasheet", "published measurement", "calibration", "estimate")
 PRECISIONS: Final = ("fp32", "tf32", "fp16", "bf16", "int8")
 PARTS: Final = ("cpu", "gpu", "memory", "soc", "rest")
+TORCH: Final = "torch"  # which predictions of a GPU are of
 COUNTED: Final = ("system", "process")  # whose memory a floor counts
 ESTIMATE_SPREAD: Final = 1.5  # least ratio of an estimate's ends
 ESTIMATE_SPAN_C: Final = 10.0  # least distance of the ends of an estimated temperature
@@ -21,7 +22,11 @@ _DATASHEET = "the maker's datasheet"
 _CEILINGS = "the datasheet, or `wattstep ceilings` on the device"
 _METER = "its rails or a power meter, read idle and at full load"
 _STEP = "temperature and power recorded while a load begins, lasts and ends"
-_KINDS = "a fit to trainings that were measured on the device"
+_KINDS = (
+    "a fit to trainings that were measured on the device; of its CPU, where it runs torch: "
+    "`wattstep calibrate-device`"
+)
+_FLOOR = "memory of a process of that framework after one tiny step on the device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +228,7 @@ class Mode:
         cap: Power budget in W that gives the mode its name.
         full: Power in W in all that a heavy, lasting load reached in this mode.
         dynamic: Power in W that full load added to a part's idle power in this mode, by part.
+        set_by: How a device is put into it, where that is no mode of its maker's; empty: by the maker's tool.
     """
 
     cores: Mapping[str, int] = field(default_factory=dict)
@@ -231,6 +237,7 @@ class Mode:
     cap: Annotated[Value | None, Unit("W")] = None
     full: Annotated[Value | None, Unit("W")] = None
     dynamic: Annotated[Mapping[str, Value], Unit("W")] = field(default_factory=dict)
+    set_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +274,7 @@ class Device:
         modes: Power modes by name.
         kinds: By framework, then by kind of operation as `schema/operation_kinds.py` names
             them, or finer; empty: nobody has fitted any.
+        file: Path of the file as it was given; empty: it is shipped.
     """
 
     name: str
@@ -283,6 +291,12 @@ class Device:
     storage: Storage | None = None
     modes: Mapping[str, Mode] = field(default_factory=dict)
     kinds: Mapping[str, Mapping[str, KindValues]] = field(default_factory=dict)
+    file: str = ""
+
+    @property
+    def called(self) -> str:
+        """What commands find it by."""
+        return self.file or self.name
 
     def values(self) -> Iterator[tuple[str, str, Value]]:
         """Each value that is known: its key as in the file, its unit, itself."""
@@ -305,11 +319,25 @@ class Device:
         for part in PARTS:
             if part not in self.power.parts and (part != "gpu" or has_gpu):
                 absent[f"power.parts.{part}"] = _METER
-        if not self.floors:
-            absent["floors"] = "memory of a process of each framework after one tiny step"
+        for framework in self._frameworks(has_gpu):
+            if framework not in map(framework_of, self.floors):
+                absent[f"floors.{framework}"] = _FLOOR
+            if self.kinds and framework != TORCH and framework not in map(framework_of, self.kinds):
+                absent[f"kinds.{framework}"] = _KINDS
         if not self.kinds:
             absent["kinds"] = _KINDS
         return absent
+
+    def _frameworks(self, has_gpu: bool) -> list[str]:
+        """Those that predictions can be asked for: what the file has anything of, and torch on a GPU."""
+        named = {framework_of(key) for key in (*self.floors, *self.kinds)}
+        return sorted({*named, TORCH} if has_gpu or not named else named)
+
+
+def framework_of(key: str) -> str:
+    """Framework of a key of a device's file: "torch-compile" of "torch-compile-2.13"."""
+    name, _, version = key.rpartition("-")
+    return name if version[:1].isdigit() else key
 
 
 def _walk(record: Any, prefix: str = "") -> Iterator[tuple[str, Unit, Value | None]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from math import floor, inf, log
 from typing import Any, Final
 
+from wattstep.devices.modes import mode_name
 from wattstep.errors import InvalidValueError, WattstepError
 from wattstep.plan.budget import DAY_S, SPELT_IN, Budget, Limit, spelt_up
 from wattstep.plan.costs import Estimate, Estimator, Session, bound_for
@@ -408,7 +409,11 @@ class Plan:
         if best.configuration.optimizer is not None:
             lines.append("the learning rate of another optimizer has to be chosen anew")
         if best.configuration.mode is not None:
-            lines.append(f"the device has to be put into mode {best.configuration.mode} before")
+            set_by = device.modes[mode_name(device, best.configuration.mode)].set_by
+            lines.append(
+                f"the device has to be put into mode {best.configuration.mode} before"
+                f"{f' ({set_by})' if set_by else ''}"
+            )
         return (*lines, *best.prediction.notes)
 
     # --- again and again -----------------------------------------------------------------------------

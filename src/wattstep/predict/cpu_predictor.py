@@ -11,9 +11,11 @@ from wattstep.devices.modes import in_mode
 from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.engine_memory import memory_amounts
+from wattstep.predict.cpu.measured import UNKNOWN, beyond_measured, is_known, unmeasured_shares
 from wattstep.predict.cpu.memory import Growth, lasting, least_growth, replay
 from wattstep.predict.cpu.time import CpuTime, CpuWork, step_time, work_of
 from wattstep.predict.cpu.values import cpu_values
+from wattstep.predict.familiar import notes_beyond, reach_beyond
 from wattstep.predict.life import (
     EVALUATION,
     FIRST,
@@ -97,15 +99,21 @@ class CpuPredictor(BatchSearch):
         fitted = self.fitted
         graph = self._graph(batch_size)
         work, time = self.timed(graph, self._growth(batch_size).fresh)
-        reach, share = dict(fitted.reach), parallel_share(fitted.device, fitted.engine)
+        shares = unmeasured_shares(graph, work, time, fitted.values)
+        outside = beyond_measured(work, time, batch_size, fitted.values)
+        unlike = notes_beyond(shares, outside)
+        reach = reach_beyond(fitted.reach, shares, outside)
+        share = parallel_share(fitted.device, fitted.engine)
         if self.threads > 1:
             reach["step_time"] = hypot(reach["step_time"], spread_of(share, self.threads))
             reach["system"] = hypot(reach["system"], THREADS_SPREAD)
         life = self.life(batch_size)
         notes = [
             *fitted.notes,
+            *([] if is_known(fitted.values) else [UNKNOWN]),
             *graph.notes,
             *offload_notes(graph, fitted.device),
+            *unlike,
             *self._unknown(graph),
         ]
         notes += life_notes(life, fitted.usable.value)
@@ -131,7 +139,7 @@ class CpuPredictor(BatchSearch):
             power=power_of(fitted.device.power, load),
             load=load,
             reach=reach,
-            within=True,
+            within=not unlike,
             fitted=fitted.fitted,
             notes=tuple(notes),
             processor="cpu",

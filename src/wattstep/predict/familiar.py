@@ -13,7 +13,7 @@ import numpy as np
 from wattstep.predict.time import StepTime, Values
 from wattstep.predict.work import CODES, CONVOLUTIONS, KERNELS, Work
 from wattstep.schema.arrays import IntArray
-from wattstep.schema.step_graph import StepGraph
+from wattstep.schema.step_graph import Convolution, StepGraph
 
 # Of the trainings that the values of the Jetson TX2 are fitted to (`fitted` in its file): batch sizes, GMAC of
 # a sample's forward pass, sides of images, with what is near enough to the one side that they had.
@@ -33,8 +33,17 @@ WORTH_SAYING: Final = 0.05
 PRODUCTS: Final = "matrix product"
 _STRANGE_KINDS: Final = frozenset((PRODUCTS, "attention", "recurrent", "embedding"))
 _FITTED_OTHERS: Final = frozenset(("aten::bernoulli_", "aten::ones_like", "aten::zeros_like"))
-_GATHERS: Final = re.compile(r"::(index|gather|scatter|sort|topk|cumsum)")
+GATHERS: Final = re.compile(r"::(index|gather|scatter|sort|topk|cumsum)")
 _OTHER_OPTIMIZER: Final = re.compile(r"sqrt|addcdiv|addcmul|lerp")
+
+
+def strange_convolution(shapes: Convolution) -> str:
+    """What a convolution is, but for transposed ones, that no training of a fit had; "" where they had its like."""
+    if len(shapes.kernel) != 2:
+        return f"convolution in {len(shapes.kernel)} dimension{'s'[: len(shapes.kernel) > 1]}"
+    if max(shapes.dilation, default=1) > 1:
+        return "dilated convolution"
+    return "grouped convolution" if 1 < shapes.groups != shapes.inputs else ""
 
 
 def strange_operation(graph: StepGraph, place: int) -> str:
@@ -44,16 +53,9 @@ def strange_operation(graph: StepGraph, place: int) -> str:
     if graph.layers[place] in graph.recurrent:
         return "recurrent"
     if shapes is not None:
-        if len(shapes.kernel) != 2:
-            return f"convolution in {len(shapes.kernel)} dimension{'s'[: len(shapes.kernel) > 1]}"
-        for word, holds in (
-            ("transposed", shapes.transposed),
-            ("dilated", max(shapes.dilation, default=1) > 1),
-            ("grouped", 1 < shapes.groups != shapes.inputs),
-        ):
-            if holds:
-                return f"{word} convolution"
-        return ""
+        if len(shapes.kernel) == 2 and shapes.transposed:
+            return "transposed convolution"
+        return strange_convolution(shapes)
     if graph.phases[place] == "optimizer":
         return ""
     if kind in _STRANGE_KINDS:
@@ -62,7 +64,7 @@ def strange_operation(graph: StepGraph, place: int) -> str:
         return name.removeprefix("aten::").removesuffix("_backward").removeprefix("native_")
     if "softmax" in name and "log_softmax" not in name:
         return "softmax"
-    if (kind == "other" and name not in _FITTED_OTHERS) or _GATHERS.search(name):
+    if (kind == "other" and name not in _FITTED_OTHERS) or GATHERS.search(name):
         return name.removeprefix("aten::")
     return ""
 

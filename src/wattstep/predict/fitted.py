@@ -11,6 +11,7 @@ from typing import Final
 from wattstep import devices
 from wattstep.devices.table import Device, Floor, Processor, Value, quoted
 from wattstep.errors import InvalidValueError
+from wattstep.predict.lacking import absent_values, refuse_lacking
 
 BORROWED: Final = ("jetson-tx2", "torch-1.6")  # whose values others take
 TORCH: Final = "torch"
@@ -123,30 +124,25 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
     peak, bandwidth = gpu.peak.get("fp32"), device.memory.bandwidth
     usable = device.memory.usable
     floor = _floor(device, engine)
-    for what, value in (
-        ("its GPU's peak in fp32", peak),
-        ("memory.bandwidth", bandwidth),
-        ("memory.usable", usable),
-        (f"floors of {engine}", floor),
-    ):
-        if value is None:
-            raise InvalidValueError(
-                f"{device.name} lacks {what}: see `wattstep devices {device.name}`",
-                id="device-lacks-values",
-            )
+    needed = {
+        f"processors.{_key_of(device, gpu)}.peak.fp32": peak,
+        "memory.bandwidth": bandwidth,
+        "memory.usable": usable,
+        f"floors.{quoted(engine)}": floor,
+    }
+    refuse_lacking(device, [key for key, value in needed.items() if value is None])
     assert peak is not None
     assert bandwidth is not None
     assert usable is not None
     assert floor is not None
     assert floor.memory is not None
     kinds = of.kinds[name]
-    for kind, needed in devices.find(BORROWED[0]).kinds[BORROWED[1]].items():
-        for key in needed.values:
-            if kind not in kinds or key not in kinds[kind].values:
-                place = ".".join(map(quoted, ("kinds", name, kind, key)))
-                raise InvalidValueError(
-                    f"{of.name} lacks {place}: predictions need it", id="device-lacks-values"
-                )
+    borrowable = devices.find(BORROWED[0]).kinds[BORROWED[1]]
+    refuse_lacking(
+        of,
+        absent_values(kinds, name, {kind: each.values for kind, each in borrowable.items()}),
+        "a fit to trainings that were measured on it tells them",
+    )
     values = {
         kind: {key: value.value for key, value in each.values.items()}
         for kind, each in kinds.items()
@@ -184,6 +180,10 @@ def fitted_values(device: Device, engine: str | None, precision: str) -> Fitted:
         checked=not borrowed,
         notes=notes,
     )
+
+
+def _key_of(device: Device, processor: Processor) -> str:
+    return next(quoted(key) for key, each in device.processors.items() if each is processor)
 
 
 def _starting(gpu: Processor, of: Device) -> float:

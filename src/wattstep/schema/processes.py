@@ -279,14 +279,35 @@ def tidied_at_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+class Terminated(SystemExit):
+    """SIGTERM or SIGHUP ended us, and the child that worked for us before: whoever starts several starts no more.
+
+    Args:
+        number: Of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"ended by {signal_name(self.number)}"
+
+
 @contextmanager
-def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
-    """Passes SIGTERM and SIGHUP on to a child, which would go on without us (torchrun ends ranks so)."""
+def passes_on(child: subprocess.Popen[Any]) -> Iterator[list[int]]:
+    """Passes SIGTERM and SIGHUP on to a child, which decides what they do (torchrun ends ranks so).
+
+    Yields:
+        The numbers of those that came.
+    """
+    came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may handle signals
+        yield came  # only the main thread may handle signals
         return
 
     def pass_on(number: int, _: FrameType | None) -> None:
+        came.append(number)
         child.send_signal(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -294,10 +315,23 @@ def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
         if handler is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, pass_on)
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def ends_with_us(child: subprocess.Popen[Any]) -> Iterator[None]:
+    """SIGTERM and SIGHUP end a child, which would go on without us, and us once it has ended.
+
+    Raises:
+        Terminated: One of them came.
+    """
+    with passes_on(child) as came:
+        yield
+    if came:
+        raise Terminated(came[0])
 
 
 def give_back_free_memory() -> None:

@@ -27,8 +27,8 @@ from wattstep.schema.cores import check_cores
 from wattstep.schema.processes import (
     SignalsSeen,
     child_command,
-    ends_with_us,
     outwait,
+    passes_on,
     tell_signals,
 )
 from wattstep.schema.sanitize import plain
@@ -170,7 +170,7 @@ def profile_in_child(settings: ProfileSettings, out: str) -> tuple[int, Path]:
             if not seen.saw(signal.SIGINT):
                 child.send_signal(signal.SIGINT)
 
-        with ends_with_us(child):
+        with passes_on(child):
             # A terminal sends Ctrl-C to the script as well, and it decides what it does.
             code, _ = outwait(child, pass_on)
     return (128 - code if code < 0 else code), Path(out)

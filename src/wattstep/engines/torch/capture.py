@@ -365,7 +365,7 @@ def _family(
         if not alike(small, large):
             raise InvalidValueError(
                 f"{named}, and from batch {FAKE[0]} to {FAKE[1]} they are not the same: such a training cannot "
-                "be predicted; one whose samples are of one size can",
+                f"be predicted; {_advice(named)}",
                 id="data-dependent",
             )
         note = (
@@ -374,8 +374,8 @@ def _family(
         family = StepFamily(small=replace(small, notes=(note, *others)), large=large)
         if not lies_on_line(family, capture_with(RUN_THIRD)[0], tolerance=VALUES_DIFFER):
             raise InvalidValueError(
-                f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; one "
-                "whose samples are of one size can",
+                f"{named}, and sizes are not in proportion to the batch: such a training cannot be predicted; "
+                f"{_advice(named)}",
                 id="data-dependent",
             )
         return family
@@ -424,6 +424,17 @@ def _family(
     evaluation = near.evaluation_at(third.batch_size)
     far = StepFamily(small=small, large=replace(third, evaluation=evaluation))
     return far if not valued and lies_on_line(far, large, tolerance=PAGES_DIFFER) else each
+
+
+def _advice(named: str) -> str:
+    """Which trainings can be captured where this one cannot: a value decides operations, or sizes.
+
+    Args:
+        named: The note of a step that was run, with the error of its capture by shapes alone.
+    """
+    if DataDependentOutputException.__name__ in named:  # a tensor became a number of Python's
+        return "one in which no branch and no loop depends on the value of a tensor can: take it out of that line"
+    return "one whose samples are of one size can"
 
 
 def _train_alike(one: StepGraph, other: StepGraph) -> bool:

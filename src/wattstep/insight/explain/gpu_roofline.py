@@ -53,7 +53,7 @@ def gpu_ceilings(run: Run) -> Ceilings | Missing:
     return Ceilings(
         peak={name: value.value for name, value in processor.peak.items()},
         bandwidth=processor.bandwidth.value,
-        source=f"ceilings of {device.name} (wattstep devices {device.name})",
+        source=f"ceilings of {device.name} (wattstep devices {device.called})",
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from wattstep.devices.table import Device, Processor, Value, quoted
+from wattstep.devices.table import TORCH, Device, Processor, Value, framework_of, quoted
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.engines import EXPORTED, GROWTH, TENSORS
 from wattstep.predict.cpu.time import FILLED, FRESH, KINDS, NEAR, STARTING, VALUES
+from wattstep.predict.lacking import absent_values, refuse_lacking
 
 CALIBRATE: Final = "`wattstep calibrate-device`, run on it, measures them"
-TORCH: Final = "torch"
 INTERVAL: Final = ("system", "reserved", "allocated", "step_time")
 MEMORY: Final = ("preparation", "steps", "threshold")
 STEP: Final = (*(f"{phase}_start_s" for phase in STARTING), FRESH, "step_s", "cache")
@@ -68,12 +68,6 @@ class CpuValues:
         return {key: size for key, size in self.values["memory"].items() if key not in own}
 
 
-def framework_of(key: str) -> str:
-    """Framework of a key of a device's file: "torch-compile" of "torch-compile-2.13"."""
-    name, _, version = key.rpartition("-")
-    return name if version[:1].isdigit() else key
-
-
 def is_calibrated(device: Device) -> bool:
     """True if a device has values of torch on its CPU, and no GPU that would train."""
     has_gpu = any(each.kind == "gpu" for each in device.processors.values())
@@ -117,15 +111,13 @@ def cpu_values(device: Device, engine: str | None, precision: str) -> CpuValues:
         "memory": MEMORY,
         "interval": INTERVAL,
     }
-    for kind, keys in needed.items():
-        for key in keys:
-            if kind not in kinds or key not in kinds[kind].values:
-                place = ".".join(map(quoted, ("kinds", name, kind, key)))
-                raise InvalidValueError(f"{device.name} lacks {place}: {CALIBRATE}")
-    if floor is None or floor.memory is None:
-        raise InvalidValueError(f"{device.name} lacks floors.{quoted(name)}: {CALIBRATE}")
-    if usable is None:
-        raise InvalidValueError(f"{device.name} lacks memory.usable: {CALIBRATE}")
+    absent = absent_values(kinds, name, needed)
+    absent += [] if floor is not None and floor.memory is not None else [f"floors.{quoted(name)}"]
+    absent += [] if usable is not None else ["memory.usable"]
+    refuse_lacking(device, absent, CALIBRATE)
+    assert floor is not None
+    assert floor.memory is not None
+    assert usable is not None
     return CpuValues(
         device=device,
         engine=name,

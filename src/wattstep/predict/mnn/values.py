@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from wattstep import devices
 from wattstep.devices.modes import in_mode
-from wattstep.devices.table import Device, quoted
+from wattstep.devices.table import Device
 from wattstep.errors import InvalidValueError
 from wattstep.predict.cpu.values import INTERVAL, CpuValues, is_calibrated
+from wattstep.predict.lacking import absent_values, refuse_lacking
 
 MNN: Final = "mnn"
 NEEDED: Final = {
@@ -27,6 +29,11 @@ def trains_with_mnn(device: Device, engine: str | None) -> bool:
     return engine is None and list(device.kinds) == [MNN]
 
 
+def _measured() -> list[str]:
+    """Devices on which trainings with MNN were measured."""
+    return [name for name in devices.names() if MNN in devices.find(name).kinds]
+
+
 def mnn_values(device: Device, precision: str, mode: str | None) -> CpuValues:
     """The values for predictions of MNN on a device's CPU.
 
@@ -42,23 +49,22 @@ def mnn_values(device: Device, precision: str, mode: str | None) -> CpuValues:
     cpus = [each for each in device.processors.values() if each.kind == "cpu"]
     if not kinds or not cpus:
         raise InvalidValueError(
-            f"--engine {MNN}: no training with it was measured on {device.name}, so nothing is known of its speed there",
+            f"--engine {MNN}: no training with it was measured on {device.name}, so nothing is known of its speed there "
+            f"(of {', '.join(_measured())} there is): trainings measured on it would tell, fitted as kinds.{MNN} of its "
+            "file; where it runs torch, `wattstep calibrate-device`, and then the same with `--engine mnn`, measures them",
             id="unknown-framework",
         )
     if precision != "fp32":
         raise InvalidValueError(
             f"--precision {precision}: MNN trains in fp32", id="unknown-precision"
         )
-    for kind, keys in NEEDED.items():
-        for key in keys:
-            if kind not in kinds or key not in kinds[kind].values:
-                place = ".".join(map(quoted, ("kinds", MNN, kind, key)))
-                raise InvalidValueError(
-                    f"{device.name} lacks {place}: predictions need it", id="device-lacks-values"
-                )
-    if floor is None or floor.memory is None or usable is None:
-        what = "memory.usable" if usable is None else f"floors.{MNN}"
-        raise InvalidValueError(f"{device.name} lacks {what}", id="device-lacks-values")
+    absent = absent_values(kinds, MNN, NEEDED)
+    absent += [] if floor is not None and floor.memory is not None else [f"floors.{MNN}"]
+    absent += [] if usable is not None else ["memory.usable"]
+    refuse_lacking(device, absent)
+    assert floor is not None
+    assert floor.memory is not None
+    assert usable is not None
     values = {
         kind: {key: value.value for key, value in each.values.items()}
         for kind, each in kinds.items()

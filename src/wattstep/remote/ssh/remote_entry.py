@@ -14,12 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from wattstep.errors import WattstepError
+from wattstep.errors import RecordingError, WattstepError
 from wattstep.record.sensors.machine import describe
 from wattstep.remote.ssh.bootstrap import ENDING, JOB, NEWS
 from wattstep.remote.ssh.description import JobDescription
 from wattstep.run.calibration import check_device
 from wattstep.schema.outcome import Configuration
+from wattstep.schema.processes import Terminated
 from wattstep.train.child.limits import MemoryLimit, beyond_machine, find_limit
 from wattstep.train.child.local import train_in_child
 from wattstep.train.child.local_machine import one_at_a_time
@@ -93,6 +94,8 @@ def main() -> int:
         ending = {"interrupted": True}
     except WattstepError as error:
         ending = {**error.document()}
+    except Terminated as terminated:
+        ending = {"error": f"the training was {terminated}", "kind": RecordingError.__name__}
     except BaseException as error:
         news.end({"error": f"a mistake of wattstep's: {error!r}", "kind": "RecordingError"})
         raise

@@ -124,9 +124,9 @@ def _lines(
         for key, value in values.items():
             best = max(value, LEAST)
             yield f"{key} = {{ value = {best:.4g}, low = {best * (1 - min(0.9, reach)):.4g}, high = {best * (1 + reach):.4g} }}"
+        yield from map(exact, fit.ranges.get(name, {}).items())
         if name == "step":
-            yield f"cache = {{ value = {machine.cache}, low = {machine.cache}, high = {machine.cache} }}"
-            yield f"{FILLED} = {{ value = 1, low = 1, high = 1 }}"
+            yield from map(exact, {"cache": machine.cache, FILLED: 1}.items())
     yield from _kind(engine, "memory", probes)
     for key, spread in fit.memory.items():
         yield f"{quoted(key)} = {{ value = {spread.value:.6g}, low = {spread.low:.6g}, high = {spread.high:.6g} }}"
@@ -164,6 +164,12 @@ def kind_heading(engine: str, name: str, probes: str, source: str) -> Iterator[s
     yield f'\n[kinds."{engine}".{json.dumps(name)}]'
     yield f"fitted = {json.dumps(probes)}"
     yield f'basis = "calibration"\nsource = {json.dumps(source)}'
+
+
+def exact(item: tuple[str, float]) -> str:
+    """A value that is counted, by its key, as TOML."""
+    key, value = item
+    return f"{key} = {{ value = {value:.12g}, low = {value:.12g}, high = {value:.12g} }}"
 
 
 def _ceilings(ceilings: Ceilings | None) -> Iterator[str]:

@@ -22,13 +22,14 @@ from wattstep.predict.cpu.engines import (
     values_of_engine,
     values_to_compare,
 )
+from wattstep.predict.cpu.measured import ranges_of
 from wattstep.predict.cpu.memory import THRESHOLD, replay
 from wattstep.predict.cpu.time import FILLED, work_of
 from wattstep.predict.cpu.values import CpuValues, cpu_values
 from wattstep.schema.engine import Engine
 from wattstep.schema.workload import Preparation
 from wattstep.store import this_device
-from wattstep.train.calibration.device_file import LEAST, kind_heading, spread
+from wattstep.train.calibration.device_file import LEAST, exact, kind_heading, spread
 from wattstep.train.calibration.engine_fitting import EngineFit, EngineTraining, fit_engine
 from wattstep.train.calibration.engine_probe import EngineProbe, engine_probe_in_child
 from wattstep.train.child.local_machine import one_at_a_time
@@ -148,6 +149,7 @@ def _training(probe: EngineProbe, values: CpuValues, *, exported: bool) -> Engin
         seconds=group_seconds(work, torch),
         starts=group_starts(work, torch),
         amounts=memory_amounts(graph, growth, exported=exported),
+        work=work,
     )
 
 
@@ -201,6 +203,7 @@ def _lines(
     kinds["memory"] = {**fit.memory, "steps": 0.0, "threshold": float(THRESHOLD)}
     kinds["interval"] = fit.reach
     wide = fit.reach["step_time"]
+    ranges = ranges_of((each.work, each.probe.batch_size) for each in trainings)
     for kind, values in kinds.items():
         yield from kind_heading(key, kind, words, command)
         for name, value in values.items():
@@ -208,3 +211,4 @@ def _lines(
             off = 0.0 if name in ("cache", EXPORTED, FILLED) else wide
             low, high = best * (1 - min(0.9, off)), best * (1 + off)
             yield f'"{name}" = {{ value = {best:.6g}, low = {low:.6g}, high = {high:.6g} }}'
+        yield from map(exact, ranges.get(kind, {}).items())

@@ -14,6 +14,7 @@ from scipy.optimize import least_squares, nnls
 from wattstep.errors import RecordingError
 from wattstep.predict.cpu.engine_memory import PREPARATION, MemoryAmounts
 from wattstep.predict.cpu.engines import GROUPS, GROWTH, OTHERS, TENSORS
+from wattstep.predict.cpu.time import CpuWork
 from wattstep.schema.arrays import FloatArray
 from wattstep.train.calibration.engine_probe import EngineProbe
 from wattstep.train.calibration.fitting import LEAST_PROBES, LEAST_REACH, quantile_90
@@ -37,12 +38,14 @@ class EngineTraining:
         seconds: Of its groups with torch, as `predict.cpu.engines.group_seconds`.
         starts: Of its groups, as `predict.cpu.engines.group_starts`.
         amounts: What its memory is told by.
+        work: What the operations of its step do.
     """
 
     probe: EngineProbe
     seconds: Mapping[str, float]
     starts: Mapping[str, float]
     amounts: MemoryAmounts
+    work: CpuWork
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,6 +99,7 @@ def engine_probe_in_child(name: str, workload: str, batch_size: int) -> EnginePr
     Raises:
         WattstepError: The child failed, or ended in any other way.
         KeyboardInterrupt: The user stopped it.
+        Terminated: SIGTERM or SIGHUP came.
     """
     asked = json.dumps([name, workload, batch_size])
     return EngineProbe.from_dict(

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import brentq, nnls
 
 from wattstep.errors import RecordingError
+from wattstep.predict.cpu.measured import LEAST_ROWS, ranges_of
 from wattstep.predict.cpu.time import (
     CODES,
     FRESH,
@@ -29,7 +30,6 @@ from wattstep.train.calibration.probe import Probe
 
 LEAST_PROBES: Final = 4
 MOST_SHARED: Final = 0.99  # part of an operation that threads divide: something always is left
-LEAST_ROWS: Final = 3  # of a kind that is fitted by itself
 LEAST_S: Final = 2e-7  # of an operation: what the clock tells apart
 MOST_CLOCK: Final = 0.5  # part of an operation's time that is the clock's
 UNITS: Final = np.array([1e-6, 1e-10, 1e-10, 1e-10])  # of `VALUES`, so that all are of like size
@@ -75,6 +75,7 @@ class Fit:
         step: "forward_start_s", ..., "step_s".
         reach: Half of the 90 % interval by quantity, as a logarithm.
         errors: Signed errors of predictions of probes that were left out of the fit, by quantity.
+        ranges: As of `predict.cpu.measured.ranges_of`.
         others: Most cores that other processes took meanwhile.
     """
 
@@ -84,6 +85,7 @@ class Fit:
     step: Mapping[str, float]
     reach: Mapping[str, float]
     errors: Mapping[str, tuple[float, ...]]
+    ranges: Mapping[str, Mapping[str, float]]
     others: float
 
 
@@ -126,6 +128,7 @@ def fit(probes: Sequence[Probe]) -> Fit:
     return Fit(
         floor=floor, memory=memory, kinds=kinds, step=step, reach=reach,
         errors={key: tuple(each) for key, each in errors.items()}, others=others_cores,
+        ranges=ranges_of((probe.work, probe.settings.batch_size) for probe in probes if probe.timed),
     )  # fmt: skip
 
 

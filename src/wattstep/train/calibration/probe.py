@@ -198,6 +198,7 @@ def probe_in_child(settings: ProbeSettings) -> Probe:
     Raises:
         WattstepError: The child failed, or ended in any other way.
         KeyboardInterrupt: The user stopped it.
+        Terminated: SIGTERM or SIGHUP came.
     """
     asked = json.dumps(asdict(settings))
     document = document_of_child("wattstep.train.calibration.probe:main", asked, settings.name)
@@ -215,6 +216,7 @@ def document_of_child(entry: str, asked: str, name: str) -> Mapping[str, Any]:
     Raises:
         WattstepError: The child failed, or ended in any other way.
         KeyboardInterrupt: The user stopped it.
+        Terminated: SIGTERM or SIGHUP came.
     """
     documents: list[Mapping[str, Any]] = []
     began_s = time.monotonic()

@@ -61,6 +61,7 @@ def measure_in_child(
     Raises:
         WattstepError: The child failed, or ended in any other way.
         KeyboardInterrupt: The user stopped it.
+        Terminated: SIGTERM or SIGHUP came.
     """
     news_so_far, began_s = News(), time.monotonic()
 

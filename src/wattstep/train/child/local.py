@@ -87,6 +87,7 @@ def train_in_child(
         WattstepError: The child failed, or was killed.
         KeyboardInterrupt: The user stopped it; what was recorded is kept. Where that is nothing,
             it is an `UnrecordedInterrupt`.
+        Terminated: SIGTERM or SIGHUP came; what was recorded is kept.
     """
     out = settings.out or str(Path("runs") / new_name(settings.workload))
     with exported_before(settings, limit) as settings, enforced(limit) as cage:

@@ -68,6 +68,7 @@ def run_part(
     Raises:
         WattstepError: The child failed; with its error, or how it ended.
         KeyboardInterrupt: The user stopped it; the days that were done are kept.
+        Terminated: SIGTERM or SIGHUP came.
     """
     reading, writing = os.pipe()
     what = json.dumps({"folder": str(folder.path), "part": part})

@@ -9,6 +9,7 @@ import pytest
 from tests.labeling.made import CENTERS, blobs
 
 from wattstep.labeling import AutoLabeler
+from wattstep.labeling.asking import choose
 from wattstep.labeling.job import Asked, LabelFolder, label_files
 
 NAMES = np.array(["a", "b", "c", "d"])
@@ -108,3 +109,29 @@ def test_answers_to_questions_are_no_drift(labeler: AutoLabeler) -> None:
         at = np.linalg.norm(questions.x[:, None] - CENTERS[:3], axis=2).argmin(axis=1)
         labeler.partial_fit(questions.x, NAMES[[1, 2, 0]][at])
     assert labeler.engine_.drifts == []
+
+
+def on_a_line(*groups: float) -> np.ndarray:
+    """Twelve samples a group, a tenth apart, from each of these places on."""
+    return np.concatenate([place + np.arange(12) / 10 for place in groups])[:, None]
+
+
+def chosen(x: np.ndarray, doubt: np.ndarray, labeled: list[float], count: int) -> list[int]:
+    """Groups of the rows that are chosen."""
+    none = np.zeros(len(x), dtype=bool)
+    return [
+        int(row) // 12
+        for row in choose(x, doubt, none, np.array(labeled, dtype=float)[:, None], count)
+    ]
+
+
+def test_one_question_a_group_and_none_where_labels_are() -> None:
+    x = on_a_line(0, 100, 200)
+    assert sorted(chosen(x, np.full(36, 0.5), [-50], 3)) == [0, 1, 2]
+    assert sorted(chosen(x, np.full(36, 0.5), [0.2, 0.9, 200.2, 200.9], 1)) == [1]
+
+
+def test_many_that_are_a_little_unsure_come_before_one_that_is_alone() -> None:
+    x = np.concatenate([on_a_line(0), [[500.0]]])
+    doubt = np.append(np.full(12, 0.3), 1.0)
+    assert chosen(x, doubt, [-50], 1) == [0]

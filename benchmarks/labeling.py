@@ -1,6 +1,6 @@
 """How well data is labeled that arrives with few labels and with classes that nobody has seen.
 
-    python benchmarks/labeling.py [--part inductive|prequential|speed|all] [--sets digits,...] [--seeds 5]
+    python benchmarks/labeling.py [--part inductive|prequential|asking|speed|all] [--sets digits,...] [--seeds 5]
         [--first 0] [--ways ours,...] [--streams sea,...] [--samples 1000000] [--json FILE]
     python benchmarks/labeling_tables.py docs/labeling.md FILE...
 
@@ -20,6 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from labeling_asking import COLUMNS as ASKED_COLUMNS
+from labeling_asking import SETS as ASKED_SETS
+from labeling_asking import asking
 from labeling_data import SETS, Array, Split, split
 from labeling_rivals import levels, rivals
 from labeling_scores import (
@@ -383,7 +386,7 @@ def show(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--part", default="all", choices=("inductive", "prequential", "speed", "all")
+        "--part", default="all", choices=("inductive", "prequential", "asking", "speed", "all")
     )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--seeds", type=int, default=5, help="how many")
@@ -401,6 +404,11 @@ def main() -> None:
             summary(results["inductive"])
     if asked.part in ("prequential", "all"):
         results["prequential"] = prequential(asked.streams.split(","), seeds)
+    if asked.part in ("asking", "all"):
+        results["asking"] = {}
+        for name in asked.sets.split(",") if asked.part == "asking" else ASKED_SETS:
+            results["asking"][name] = asking(name, seeds)
+            show(name, results["asking"][name], ASKED_COLUMNS)
     if asked.part in ("speed", "all"):
         results["speed"] = speed(asked.samples)
     if asked.json:

@@ -58,6 +58,7 @@ class Split:
     Attributes:
         x, y: Labeled samples and their classes.
         pool, pool_y: What arrives without labels, in its order, and what it is.
+        pool_classes: True classes, held back or not.
         test, test_y: Held out.
         test_classes: True classes, held back or not.
         unknown: Whether classes are held back.
@@ -67,6 +68,7 @@ class Split:
     y: Array
     pool: Array
     pool_y: Array
+    pool_classes: Array
     test: Array
     test_y: Array
     test_classes: Array
@@ -97,6 +99,6 @@ def split(name: str, seed: int, share: float = 0.05) -> Split:
     pool = order[~test[order] & ~labeled[order]]
     judged, known = np.flatnonzero(test), np.flatnonzero(labeled)
     return Split(
-        x=x[known], y=told[known], pool=x[pool], pool_y=told[pool], test=x[judged],
-        test_y=told[judged], test_classes=y[judged], unknown=len(held) > 0,
+        x=x[known], y=told[known], pool=x[pool], pool_y=told[pool], pool_classes=y[pool],
+        test=x[judged], test_y=told[judged], test_classes=y[judged], unknown=len(held) > 0,
     )  # fmt: skip

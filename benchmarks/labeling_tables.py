@@ -158,6 +158,23 @@ def drift(results: Results) -> list[str]:
     return lines
 
 
+def asking(results: Results) -> list[str]:
+    """What answers to questions bring beside labels of as many samples drawn at random: a row a set."""
+    none, drawn, asked = "no further labels", "random", "asked"
+    lines = []
+    for score in ("known accuracy", "accuracy"):
+        for name, ways in results.items():
+            of_way = {way: values(ways, way, score) for way in (none, drawn, asked)}
+            margin = [a - b for a, b in zip(of_way[asked], of_way[drawn], strict=True)]
+            cells = [*map(percent, of_way.values()), percent(margin, sign=True)]
+            where = "on known classes" if score == "known accuracy" else "on all"
+            lines.append(f"| {where} | {name} | {' | '.join(cells)} |")
+    return [
+        "| accuracy | set | no further labels | 40 drawn at random | 40 asked for | asked less random |",
+        "|---|---|---|---|---|---|", *lines,
+    ]  # fmt: skip
+
+
 def speed(results: dict[str, float]) -> list[str]:
     return ["| what | here |", "|---|---|", *(f"| {name} | {value:,.0f} |" for name, value in results.items())]  # fmt: skip
 
@@ -172,6 +189,7 @@ def without_empty(lines: list[str]) -> list[str]:
 TABLES: dict[str, tuple[tuple[str, Any], ...]] = {
     "inductive": (("reached", reached), ("calibration", calibration), ("novel", novel)),
     "prequential": (("drift", drift),),
+    "asking": (("asking", asking),),
     "speed": (("speed", speed),),
 }
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.labeling.altered import altered
 from tests.labeling.made import blobs
 from tests.refusals import refused
 
+from wattstep.errors import InvalidValueError
 from wattstep.labeling import AutoLabeler
 
 
@@ -82,3 +84,48 @@ def test_a_labeler_with_learned_features_asks_for_its_extractor(tmp_path: Path) 
     AutoLabeler(candidates=8, extractor=lambda each: each[:, :1]).fit(x, y).save(tmp_path / "s.npz")
     with refused("other-extractor"):
         AutoLabeler.load(tmp_path / "s.npz")
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """The arrays of a state that has all there is: new classes, an earlier concept, answered questions."""
+    path = tmp_path_factory.mktemp("rich") / "state.npz"
+    x, y = blobs(30, (0, 1, 2), seed=1)
+    labeler = AutoLabeler(candidates=6, max_heuristics=4, memory=100).fit(x, y)
+    for number in range(6):
+        x, y = blobs(60, (0, 1, 2, 3), seed=20 + number)
+        labeler.partial_label(x)
+        known = np.flatnonzero(y < 3)[:8]
+        labeler.partial_fit(x[known], np.array([1, 2, 0])[y[known]])
+    labeler.ask(3)
+    engine = labeler.engine_
+    assert engine.concepts
+    assert engine.archive
+    assert labeler.clusters_
+    labeler.save(path)
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_of_an_altered_state_comes_a_refusal_or_a_labeler_that_works(
+    tmp_path: Path, rich: dict[str, np.ndarray], part: int
+) -> None:
+    x, y = blobs(24, (0, 1, 2), seed=60)
+    path, refusals = tmp_path / "state.npz", []
+    for seed in range(25 * part, 25 * (part + 1)):
+        arrays, what = altered(rich, np.random.default_rng(seed))
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        try:
+            labeler = AutoLabeler.load(path)
+        except InvalidValueError as error:
+            refusals.append(error.id)
+            continue
+        told = labeler.partial_label(x)
+        assert np.isfinite(told.probability).all(), what
+        assert np.allclose(told.class_probabilities.sum(axis=1), 1), what
+        labeler.ask(2)
+        assert len(labeler.partial_fit(x[:3], labeler.classes_[y[:3]]).predict(x)) == len(x), what
+        labeler.save(path)
+    assert len(refusals) > 10
+    assert set(refusals) <= {"not-a-state", "other-state"}

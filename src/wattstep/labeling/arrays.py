@@ -24,6 +24,12 @@ def moments(x: Floats) -> tuple[Floats, Floats]:
     return scaled.mean(axis=0) * unit, scaled.std(axis=0) * unit
 
 
+def among(x: Floats, others: Floats) -> Bools:
+    """Whether each row is one of the others, shape (len(x),)."""
+    there = {row.tobytes() for row in others + 0.0}  # -0.0 is 0.0
+    return np.array([row.tobytes() in there for row in x + 0.0], dtype=bool)
+
+
 def squared_distances(a: Floats, b: Floats) -> Floats:
     """Squared Euclidean distances, shape (len(a), len(b)), never below 0."""
     squares: Floats = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b)[None, :]

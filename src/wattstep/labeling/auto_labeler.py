@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wattstep.errors import InvalidValueError
-from wattstep.labeling.arrays import ABSTAINS, Floats, Ints
+from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints
 from wattstep.labeling.discovery import Cluster
-from wattstep.labeling.engine import Engine, Judged, Settings
+from wattstep.labeling.engine import Engine, Settings
+from wattstep.labeling.given_labels import check_name, checked
 from wattstep.labeling.memory import Labeled, Recent
-from wattstep.labeling.outcome import UNREADABLE, Labels
+from wattstep.labeling.outcome import UNREADABLE, Judged, Labels
 from wattstep.labeling.placement import Placement
 from wattstep.labeling.processors import Processors, placement_on
 
 SPREAD = "spread over neighbours"
-RESERVED = re.compile(r"unknown(-\d+)?")  # what samples of no known class are called
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +148,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def label(self, X: Any) -> Labels:
         """Labels for samples of which nothing is learned; shape as for `partial_label`."""
-        return self._labels(X, self._engine().judge)
+        return self._labels(X, lambda x, readable: self._engine().judge(x))
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """The likeliest known class of each sample, shape (n,), unknown or not: see `label`."""
@@ -185,16 +184,9 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def name(self, cluster: str, label: Any) -> AutoLabeler:
         """Makes a new class a known one, or part of a known one where that is called so."""
-        if isinstance(label, str) and RESERVED.fullmatch(label):
-            do = "give the class another name"
-            if label in self.clusters_:
-                do = f"to make them one, merge {cluster} and {label}"
-            raise InvalidValueError(
-                f"{cluster} cannot be called {label}, which samples of no known class and new classes "
-                f"without a name are called: {do}",
-                id="reserved-name",
-            )
         found = self._cluster(cluster)
+        check_name(cluster, label, self.clusters_)
+        label = checked([label], self.classes_)[0]
         self._engine().adopt(found, self._code(label))
         return self
 
@@ -238,7 +230,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         from wattstep.labeling.state import read
 
-        params, classes, features, engine = read(Path(path))
+        params, classes, features, engine = read(Path(path), cls().get_params())
         if (len(engine.groups) > 1) != (extractor is not None):
             needed = "with" if len(engine.groups) > 1 else "without"
             raise InvalidValueError(
@@ -281,21 +273,13 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return engine
 
     def _labeled(self, x: Any, y: Any, *, reset: bool) -> tuple[Floats, np.ndarray[Any, Any]]:
-        _check_types(y)
+        y = checked(y, None if reset else self.classes_)
         x, y = validate_data(self, x, y, reset=reset, dtype=np.float64)
         check_classification_targets(y)
-        if y.dtype.kind in "OUS":
-            reserved = [name for name in np.unique(y).tolist() if RESERVED.fullmatch(str(name))]
-            if reserved:
-                raise InvalidValueError(
-                    f"a class of the labeled samples is called {reserved[0]}, as samples of no known class are: "
-                    "call it otherwise, or leave out the labels of these samples",
-                    id="reserved-name",
-                )
         return x, y
 
     def _with_learned(self, x: Floats) -> Floats:
-        if self.extractor is None:
+        if self.extractor is None or not len(x):
             return x
         extract: Callable[[Floats], Any] = getattr(self.extractor, "transform", self.extractor)
         learned = np.asarray(extract(x), dtype=np.float64)
@@ -310,7 +294,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return np.concatenate([x, learned], axis=1)
 
-    def _labels(self, given: Any, judge: Callable[[Floats], Judged]) -> Labels:
+    def _labels(self, given: Any, judge: Callable[[Floats, Bools], Judged]) -> Labels:
         engine = self._engine()
         x = validate_data(
             self,
@@ -322,7 +306,7 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         readable = np.isfinite(x).all(axis=1)
         count, classes = len(x), len(self.classes_)
-        judged = judge(self._with_learned(x[readable])) if readable.any() else None
+        judged = judge(self._with_learned(x[readable]), readable)
         # Rules may have been made anew within.
         names = (*(each.describe() for each in engine.heuristics), SPREAD)
 
@@ -331,8 +315,6 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             whole[readable] = values
             return whole
 
-        if judged is None:
-            judged = _nothing(classes, len(names))
         probabilities = spread(judged.classes, 1 / classes, classes)
         return Labels(
             status=spread(judged.status, UNREADABLE),
@@ -353,11 +335,8 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(matching):
             return int(matching[0])
         added = np.asarray([label])
-        if added.dtype.kind not in _KINDS.get(self.classes_.dtype.kind, self.classes_.dtype.kind):
-            raise InvalidValueError(
-                f"label {label!r} is not of the type of the others, such as {self.classes_[0]!r}",
-                id="mixed-labels",
-            )
+        if self.classes_.dtype.kind in "iu":
+            added = added.astype(np.int64)  # 3.0 is 3
         self.classes_ = np.concatenate([self.classes_, added])
         return len(self.classes_) - 1
 
@@ -367,27 +346,6 @@ class AutoLabeler(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 return each
         there = ", ".join(self.clusters_) or "there is none"
         raise InvalidValueError(f"no new class {name}: {there}", id="unknown-cluster")
-
-
-_KINDS = {"U": "U", "i": "iu", "u": "iu", "f": "fiu", "b": "b", "O": "OU"}
-
-
-def _check_types(y: Any) -> None:
-    """Refuses labels of several types, of which an array would make one silently."""
-    if isinstance(y, (list, tuple)) or getattr(getattr(y, "dtype", None), "kind", "") == "O":
-        kinds = {_kind(label) for label in np.asarray(y, dtype=object).ravel()}
-        if len(kinds) > 1:
-            raise InvalidValueError(
-                f"labels of several types: {', '.join(sorted(kinds))}", id="mixed-labels"
-            )
-
-
-def _kind(label: Any) -> str:
-    if isinstance(label, (bool, np.bool_)):
-        return "bool"
-    if isinstance(label, (int, float, np.number)):
-        return "number"
-    return type(label).__name__.removesuffix("_")
 
 
 def _within(codes: Ints, most: int, seed: int) -> Ints:
@@ -401,11 +359,3 @@ def _within(codes: Ints, most: int, seed: int) -> Ints:
         rank[of_class] = (np.arange(len(of_class)) + 0.5) / len(of_class)
     chosen: Ints = np.sort(np.argsort(rank, kind="stable")[:most])
     return chosen
-
-
-def _nothing(classes: int, heuristics: int) -> Judged:
-    none = np.empty(0)
-    return Judged(
-        status=none.astype(np.int64), classes=np.empty((0, classes)), probability=none, p_value=none,
-        score=none, cluster=none.astype(np.int64), votes=np.empty((0, heuristics), dtype=np.int64),
-    )  # fmt: skip

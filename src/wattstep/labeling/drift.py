@@ -76,6 +76,19 @@ class Watch:
             self.base = _held(rate + 2 * np.sqrt(rate * (1 - rate) / (self.learned + 2)))
 
 
+def errors_among(votes: Ints, result: Ints, codes: Ints) -> tuple[Bools, Bools]:
+    """Whether each rule, and last the result, is wrong, and whether it voted, shape (n, rules + 1) each.
+
+    Args:
+        votes: Classes that the rules voted for, -1 where they abstained, shape (n, rules).
+        result: The likeliest class, shape (n,).
+        codes: The true one, shape (n,).
+    """
+    votes = np.column_stack([votes, result])
+    voted = votes >= 0
+    return (votes != codes[:, None]) & voted, voted
+
+
 def watch(rates: Floats, raise_by: float, false_alarms: float) -> Watch:
     """A test that begins with known rates.
 

@@ -16,10 +16,10 @@ from wattstep.labeling import (
     novelty,
     pooling,
 )
-from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints, moments, one_hot
+from wattstep.labeling.arrays import ABSTAINS, Bools, Floats, Ints, among, moments, one_hot
 from wattstep.labeling.concepts import Concept, combined, recognised
 from wattstep.labeling.discovery import MOST_CLUSTERS, Cluster, Discovery
-from wattstep.labeling.drift import Watch, learning_watch, watch
+from wattstep.labeling.drift import Watch, errors_among, learning_watch, watch
 from wattstep.labeling.ellipsoids import Ellipsoids
 from wattstep.labeling.heuristics import Heuristic, taught, votes_in
 from wattstep.labeling.label_model import LabelModel
@@ -27,7 +27,7 @@ from wattstep.labeling.lookup import Found, Index, Lookup, look_up
 from wattstep.labeling.memory import Labeled, Recent
 from wattstep.labeling.neighbourhood import NEIGHBOURS, Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
-from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN
+from wattstep.labeling.outcome import ABSTAINED, LABELED, UNKNOWN, Judged, none_judged
 from wattstep.labeling.pooling import Walked
 from wattstep.labeling.ranks import Ranks, ranks_among
 
@@ -39,9 +39,8 @@ CONNECTS = 0.1  # of it, in further labels, from which the graph is built again
 LEAST_TAUGHT = 50  # recent samples from which the student learns
 CLIP = 8.0  # standard deviations
 LEARNS_RATE = 100  # values from which a rate before a change is learned
-LEAST_OF_NEW = (
-    0.25  # mass at a new class, for that at known ones, of an unknown sample that is of it
-)
+# Mass at a new class, for that at known ones, of an unknown sample that is of it.
+LEAST_OF_NEW = 0.25
 STRANGE = 0.2  # p-values whose share is watched by class
 MOST_CONCEPTS, MOST_ARCHIVED = 4, 32
 UNLABELED_ALARMS, LABELED_ALARMS = 1e-5, 1e-3  # false ones a sample
@@ -59,19 +58,6 @@ class Settings:
     labeled_memory: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """A batch before classes get their names; entries as in `Labels`."""
-
-    status: Ints
-    classes: Floats
-    probability: Floats
-    p_value: Floats
-    score: Floats
-    cluster: Ints
-    votes: Ints
-
-
 @dataclass(kw_only=True)
 class Engine:
     """What is learned.
@@ -82,7 +68,8 @@ class Engine:
         groups: Sizes of groups of features that count alike in distances: raw ones, learned ones.
         labeled, recent: Samples in memory.
         random: Draws whatever is drawn.
-        seen: Samples without labels so far.
+        given: Samples without labels so far, unreadable ones among them.
+        seen: Those that were learned from.
         made_from, taught, connected_with: Labeled samples that the heuristics were made from, that came since, and
             that had come when the graph was built.
         calibrated_with: Recent samples that there were when the temperature was chosen.
@@ -97,6 +84,7 @@ class Engine:
     recent: Recent
     random: np.random.Generator
     discovery: Discovery = field(default_factory=Discovery)
+    given: int = 0
     seen: int = 0
     next_look: int = FIRST_LOOK
     last_look: int = 0
@@ -244,6 +232,10 @@ class Engine:
     def _recent_x(self) -> Floats:
         return self.recent.x if len(self.recent.x) else np.empty((0, self.labeled.x.shape[1]))
 
+    def _raw(self, x: Floats) -> Floats:
+        # Learned features of a sample may differ with the batch it is in.
+        return x[:, : self.groups[0]]
+
     def _standard(self, x: Floats) -> Floats:
         with np.errstate(over="ignore"):  # what is past float64's range is cut off as well
             standard: Floats = ((x - self.center) / self.scale).clip(-CLIP, CLIP)
@@ -287,6 +279,8 @@ class Engine:
 
     def judge(self, x: Floats) -> Judged:
         """What samples are labeled as; nothing is learned from them."""
+        if not len(x):
+            return none_judged(self.classes, len(self.heuristics) + 1)
         assert self.graph is not None
         assert self.test is not None
         assert self.model is not None
@@ -318,14 +312,20 @@ class Engine:
         likely = new.max(axis=1) > LEAST_OF_NEW * known
         return np.where(unknown & likely, new.argmax(axis=1), ABSTAINS)
 
-    def take(self, x: Floats) -> Judged:
-        """What samples are labeled as, with what they teach."""
-        rest = x
+    def take(self, x: Floats, readable: Bools) -> Judged:
+        """What samples are labeled as, with what they teach.
+
+        Args:
+            x: Those that are readable.
+            readable: Which they are of the samples that came, shape (came,).
+        """
+        rest, numbers = x, self.given + np.flatnonzero(readable)
+        self.given += len(readable)
         while len(rest):  # looks come when they are due, within a batch, too, however large that is
             due = self.next_look - self.seen
-            piece, rest = rest[:due], rest[due:]
-            self.recent.add(piece, self.seen, self.random)
-            self.seen += len(piece)
+            self.recent.add(rest[:due], self.seen, numbers[:due], self.random)
+            self.seen += len(rest[:due])
+            rest, numbers = rest[due:], numbers[due:]
             if self.seen >= self.next_look:
                 self.connect()
         judged = self.judge(x)
@@ -345,14 +345,9 @@ class Engine:
         own = self.graph.own
         symbols = np.column_stack([self.labeled.symbols, self._spread(own.masses[:count])])
         votes = votes_in(symbols)
-        voted = votes >= 0
-        combined = self.model.probabilities(symbols).argmax(axis=1)
-        wrong = np.column_stack(
-            [votes != self.labeled.codes[:, None], combined != self.labeled.codes]
-        )
-        rates = (np.append((wrong[:, :-1] & voted).sum(axis=0), wrong[:, -1].sum()) + 1) / (
-            np.append(voted.sum(axis=0), count) + 2
-        )
+        result = self.model.probabilities(symbols).argmax(axis=1)
+        wrong, voted = errors_among(votes, result, self.labeled.codes)
+        rates = (wrong.sum(axis=0) + 1) / (voted.sum(axis=0) + 2)
         if self.errors is None or len(self.errors.base) != len(rates):
             self.errors = watch(rates, 0.25, LABELED_ALARMS)
         self.disagreements = learning_watch(votes.shape[1], 0.2, UNLABELED_ALARMS, LEARNS_RATE)
@@ -360,6 +355,8 @@ class Engine:
 
     def _drifted(self, judged: Judged) -> int | None:
         """How many samples ago something changed, if something did."""
+        if not len(judged.status):
+            return None
         assert self.disagreements is not None
         assert self.strangers is not None
         best = judged.classes.argmax(axis=1)
@@ -377,7 +374,7 @@ class Engine:
 
     def _refresh(self, since: int) -> None:
         """Weighs heuristics by what came since a change, and retires those that no longer say anything."""
-        self.drifts = [*self.drifts[-99:], self.seen]
+        self.drifts = [*self.drifts[-99:], self.given]
         enough = max(since, self.settings.memory // 2)
         self.recent.forget_before(self.seen - enough)
         self.connect()
@@ -406,13 +403,11 @@ class Engine:
 
     def teach(self, x: Floats, codes: Ints) -> None:
         """Labeled samples that come later."""
-        judged = self.judge(x)
+        judged, asked = self.judge(x), self.recent.answer(self._raw(x))
         assert self.errors is not None
-        wrong = np.column_stack(
-            [judged.votes != codes[:, None], judged.classes.argmax(axis=1) != codes]
-        )
-        observed = np.column_stack([judged.votes >= 0, np.ones(len(x), dtype=bool)])
-        alarms = self.errors.see(wrong, observed)
+        wrong, voted = errors_among(judged.votes, judged.classes.argmax(axis=1), codes)
+        # Samples that were asked for are those most likely labeled wrong: they tell nothing of all.
+        alarms = self.errors.see(wrong, voted & ~asked[:, None])
         self.labeled.add(x, codes, self._symbols(self._standard(x)))
         self.taught += len(x)
         if alarms[-1]:
@@ -429,7 +424,7 @@ class Engine:
     def _change_concept(self, since: int) -> None:
         """Forgets what held before, but for what it was; what held earlier still may hold again."""
         assert self.model is not None
-        self.drifts = [*self.drifts[-99:], self.seen]
+        self.drifts = [*self.drifts[-99:], self.given]
         before = len(self.labeled.codes) - since
         if before > 0:
             old = slice(max(before - self.labeled.most // 2, 0), before)
@@ -472,12 +467,15 @@ class Engine:
 
     def ask(self, count: int) -> tuple[Ints, Floats]:
         """Recent samples whose labels would help most: their numbers and raw features."""
-        if not len(self.recent.x):
-            return np.empty(0, dtype=np.int64), self._recent_x()
-        judged = self.judge(self.recent.x)
-        space = self._space(self._standard(self.recent.x))
-        rows = asking.choose(space, 1 - judged.probability, count)
-        return self.recent.numbers[rows], self.recent.x[rows]
+        recent = self.recent
+        judged = self.judge(self._recent_x())
+        space, labeled = (
+            self._space(self._standard(each)) for each in (self._recent_x(), self.labeled.x)
+        )
+        settled = recent.answered | among(self._raw(recent.x), self._raw(self.labeled.x))
+        rows = asking.choose(space, 1 - judged.probability, settled, labeled, count)
+        recent.asked[rows] = True
+        return recent.numbers[rows], self._recent_x()[rows]
 
     def adopt(self, cluster: Cluster, code: int) -> None:
         """A new class gets a name; with that of a known class it becomes part of it."""
@@ -493,6 +491,7 @@ class Engine:
 
     def add_class(self, x: Floats, codes: Ints) -> None:
         """Labeled samples, some of classes that were not there."""
+        self.recent.answer(self._raw(x))
         self.classes = int(max(self.classes, codes.max() + 1))
         symbols = np.full((len(x), len(self.heuristics)), ABSTAINS)
         self.labeled.add(x, codes, symbols)

@@ -300,7 +300,7 @@ def taken_up(
     for path in (folder.state, folder.state.with_name("before-" + STATE)):
         if path.exists():
             labeler = AutoLabeler.load(path, processors=processors)
-            if labeler.engine_.seen + progress.total().unreadable == progress.samples:
+            if labeler.engine_.given == progress.samples:
                 return labeler, progress
     raise DamagedRunError(
         f"{folder.path} has no state after {progress.samples} samples: remove it, and begin again",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wattstep.labeling.arrays import Bools, Floats, Ints
+from wattstep.labeling.arrays import Bools, Floats, Ints, among
 
 
 def _no_samples() -> Floats:
@@ -17,6 +17,10 @@ def _no_numbers() -> Ints:
     return np.empty(0, dtype=np.int64)
 
 
+def _none() -> Bools:
+    return np.empty(0, dtype=bool)
+
+
 @dataclass(kw_only=True)
 class Recent:
     """Samples without labels: a new one takes the place of one drawn at random, so that memory fades with age.
@@ -24,33 +28,56 @@ class Recent:
     Attributes:
         most: How many are held.
         x: Shape (held, d).
-        numbers: Of each in the order of arrival, from 0, shape (held,).
+        order: In which they came, from 0, shape (held,).
+        numbers: Of each among all samples that came, unreadable ones counted in, from 0, shape (held,).
+        asked, answered: Whether a person was asked for its label, and gave it, shape (held,).
     """
 
     most: int
     x: Floats = field(default_factory=_no_samples)
+    order: Ints = field(default_factory=_no_numbers)
     numbers: Ints = field(default_factory=_no_numbers)
+    asked: Bools = field(default_factory=_none)
+    answered: Bools = field(default_factory=_none)
 
-    def add(self, x: Floats, first: int, random: np.random.Generator) -> None:
-        """Takes samples in, shape (n, d), whose numbers begin with `first`."""
-        numbers = first + np.arange(len(x))
+    def add(self, x: Floats, first: int, numbers: Ints, random: np.random.Generator) -> None:
+        """Takes samples in, shape (n, d), whose order begins with `first`."""
+        came = {
+            "x": x, "order": first + np.arange(len(x)), "numbers": numbers,
+            "asked": np.zeros(len(x), dtype=bool), "answered": np.zeros(len(x), dtype=bool),
+        }  # fmt: skip
         if not len(self.x):
             self.x = np.empty((0, x.shape[1]))
         if len(x) >= self.most:
             chosen = np.sort(random.choice(len(x), self.most, replace=False))
-            self.x, self.numbers = x[chosen], numbers[chosen]
+            for name, rows in came.items():
+                setattr(self, name, rows[chosen])
             return
         room = min(self.most - len(self.x), len(x))
-        self.x = np.concatenate([self.x, x[:room]])
-        self.numbers = np.concatenate([self.numbers, numbers[:room]])
+        slots = _no_numbers()
         if room < len(x):
             slots = random.choice(self.most, len(x) - room, replace=False)
-            self.x[slots], self.numbers[slots] = x[room:], numbers[room:]
+        for name, rows in came.items():
+            held = np.concatenate([getattr(self, name), rows[:room]])
+            held[slots] = rows[room:]
+            setattr(self, name, held)
 
-    def forget_before(self, number: int) -> None:
-        """Holds only what came from this number on."""
-        later = self.numbers >= number
-        self.x, self.numbers = self.x[later], self.numbers[later]
+    def answer(self, raw: Floats) -> Bools:
+        """Takes it that a person labeled these, and which of them were asked for, shape (n,).
+
+        Args:
+            raw: Their first features, by which they are recognised, shape (n, k).
+        """
+        held = self.x[:, : raw.shape[1]]
+        asked = among(raw, held[self.asked])
+        self.answered = self.answered | among(held, raw)
+        return asked
+
+    def forget_before(self, order: int) -> None:
+        """Holds only what came from this one on."""
+        later = self.order >= order
+        for name in ("x", "order", "numbers", "asked", "answered"):
+            setattr(self, name, getattr(self, name)[later])
 
 
 @dataclass(kw_only=True)

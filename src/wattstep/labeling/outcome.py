@@ -17,6 +17,28 @@ STATUSES: Final = ("labeled", "unknown", "abstained", "unreadable")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A batch before classes get their names; entries as in `Labels`."""
+
+    status: Ints
+    classes: Floats
+    probability: Floats
+    p_value: Floats
+    score: Floats
+    cluster: Ints
+    votes: Ints
+
+
+def none_judged(classes: int, heuristics: int) -> Judged:
+    """A batch of no samples."""
+    none, counts = np.empty(0), np.empty(0, dtype=np.int64)
+    return Judged(
+        status=counts, classes=np.empty((0, classes)), probability=none, p_value=none, score=none,
+        cluster=counts, votes=np.empty((0, heuristics), dtype=np.int64),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class Labels:
     """One entry a sample.
 

@@ -6,7 +6,7 @@ import json
 import os
 import typing
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,8 +26,9 @@ from wattstep.labeling.mixture import Curve
 from wattstep.labeling.neighbourhood import Neighbourhood, Placed
 from wattstep.labeling.novelty import Novelty
 from wattstep.labeling.ranks import Ranks
+from wattstep.labeling.state_checks import check, fits
 
-VERSION: Final = 5
+VERSION: Final = 6
 TREE: Final = "tree"
 OTHERS: Final = ("extractor", "processors")  # settings that are no data, or of another machine
 # What may stand in a file: nothing else is ever made from one.
@@ -38,6 +39,13 @@ KINDS: Final[Mapping[str, type]] = {
         Neighbourhood, Placed, Novelty, Curve, Ellipsoids, Ranks,
     )
 }  # fmt: skip
+
+
+# What damage makes of a file: `RuntimeError` as of an archive with a password, or nested too deep.
+_DAMAGE: Final = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    EOFError, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 def write(
@@ -81,8 +89,14 @@ def write(
         ) from error
 
 
-def read(path: Path) -> tuple[dict[str, Any], np.ndarray[Any, Any], int, Engine]:
+def read(
+    path: Path, names: Iterable[str]
+) -> tuple[dict[str, Any], np.ndarray[Any, Any], int, Engine]:
     """What `write` wrote.
+
+    Args:
+        path: The file.
+        names: Of the estimator's settings.
 
     Raises:
         InvalidValueError: It cannot be read, or is no state of this version.
@@ -99,12 +113,14 @@ def read(path: Path) -> tuple[dict[str, Any], np.ndarray[Any, Any], int, Engine]
         engine = _made(tree["engine"], arrays)
         if not isinstance(engine, Engine):
             raise TypeError("no engine")
-        return tree["params"], _made(tree["classes"], arrays), int(tree["features"]), engine
+        params, classes, features = tree["params"], _made(tree["classes"], arrays), tree["features"]
+        check(engine, classes, features, params, set(names) - set(OTHERS))
+        return params, classes, features, engine
     except OSError as error:
         raise InvalidValueError(
             f"{path} cannot be read: {error.strerror or error}", id="unreadable-file"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, EOFError) as error:
+    except _DAMAGE as error:
         if isinstance(error, InvalidValueError):
             raise
         raise InvalidValueError(f"{path} is no state of a labeler", id="not-a-state") from error
@@ -153,6 +169,8 @@ def _made(value: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:
         for name, part in parts.items():
             if isinstance(part, list) and typing.get_origin(hints[name]) is tuple:
                 parts[name] = tuple(part)
+            if not fits(parts[name], hints[name]):
+                raise TypeError(f"{kind.__name__}.{name}")
         return kind(**parts)
     if "entries" in value:
         return {name: _made(each, arrays) for name, each in value["entries"].items()}

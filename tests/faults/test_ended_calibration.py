@@ -41,7 +41,8 @@ def children_of(pid: int) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_calibration_while_it_trains(tmp_path: Path, number: int) -> None:
-    out, told = tmp_path / "mine.toml", []
+    out = tmp_path / "mine.toml"
+    told: list[str] = []
     with calibrating(out, resume=False) as child:
         assert child.stdout is not None
         while WORKLOADS[1] not in "".join(told):

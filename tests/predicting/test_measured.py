@@ -39,7 +39,7 @@ def fitted_to(
 ) -> Device:  # fmt: skip
     """The device, of which all kinds of operations were measured up to so many FLOP of one, but for some."""
     (engine, kinds), = device.kinds.items()  # fmt: skip
-    asked = {
+    asked: dict[str, dict[str, float]] = {
         "step": dict(zip(RANGE[:2], batches, strict=True)),
         **{kind: {"most_flop": flop, "most_byte": 1e15} for kind in KINDS if kind not in without},
     }
@@ -113,7 +113,7 @@ def test_operations_far_larger_than_any_that_was_measured_are_named(calibrated: 
 def test_a_kind_that_nobody_measured_is_named_and_widens_by_its_part(calibrated: Device) -> None:
     device = fitted_to(calibrated, without=["convolution backward"])
     made = predicted(device, 4)
-    share = float(made.time.operations[2]) / made.time.total
+    share = float(made.operation_seconds[2]) / made.time.total
     assert share > 0.1
     assert not made.within
     assert_says(" ".join(made.notes), f"{100 * share:.0f} %", "convolution")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -20,10 +19,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from wattstep.labeling.cost import LabelingCost
-    from wattstep.labeling.job import Asked, LabelFolder
+    from wattstep.labeling.folder import LabelFolder
     from wattstep.labeling.pacing import Pacer
     from wattstep.labeling.processors import Processors
     from wattstep.labeling.result import LabelingReport
+    from wattstep.labeling.source import Asked, Source
 
 
 def label(
@@ -31,7 +31,8 @@ def label(
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Samples to label: CSV, NPY or Parquet, read in pieces; several in this order.",
+            help="Samples to label: CSV, NPY or Parquet, read in pieces; several in this order. Files that came since "
+            "stand behind those that were labeled.",
         ),
     ],
     labeled: Annotated[
@@ -68,8 +69,20 @@ def label(
     batch: Annotated[int, typer.Option(help="Samples of a piece.", metavar="N")] = 500,
     ask: Annotated[
         int,
-        typer.Option(help="Name the samples whose labels would help most, N at most.", metavar="N"),
+        typer.Option(
+            help="Write the samples whose labels would help most, N at most, to ask.csv in the folder.",
+            metavar="N",
+            min=0,
+        ),
     ] = 0,
+    answers: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            help="Further labels, learned from before going on: ask.csv with its last column filled in, or any file in "
+            "the form of --labeled. What was told before is passed over.",
+            metavar="FILE",
+        ),
+    ] = None,
     name: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -179,8 +192,11 @@ def label(
 ) -> None:
     """Label data as they arrive, from a few labeled samples; what is of no known class is unknown."""
     from wattstep.cli.progress import bar_of
-    from wattstep.labeling.job import LabelFolder, label_files
+    from wattstep.labeling import deciding
+    from wattstep.labeling.folder import LabelFolder
+    from wattstep.labeling.job import label_files
     from wattstep.labeling.result import labeling_report
+    from wattstep.labeling.source import open_source
 
     shape = _shape(image)
     _check_measured(measure, frame_budget, nice, power_model)
@@ -188,17 +204,24 @@ def label(
         data, labeled, column, labels, features, false_alarm, confidence, batch, seed, format
     )
     processors = _processors(on, latency, power, device)
+    source = open_source(asked)
+    _check_shape(shape, len(source.features))
     folder = LabelFolder(out)
-    folder.open(asked)
+    folder.open(source)
     try:
-        decide(folder, name or [], merge or [], reject or [])
+        told = deciding.decide(
+            folder, source, names=name or (), merges=merge or (), rejects=reject or (),
+            answers=answers,
+        )  # fmt: skip
+        if ask:
+            deciding.check_answered(folder, source)
         paced = frame_budget is not None and measure is None
         with (
             bar_of("labeling", quiet=quiet or json) as bar,
             _pacer(frame_budget if paced else None) as pacer,
         ):
             labeler, progress = label_files(
-                folder, asked, lambda done: bar(f"{done:,} samples", None), processors, pacer
+                folder, source, lambda done: bar(f"{done:,} samples", None), processors, pacer
             )
         if tasks is not None:
             from wattstep.labeling.tasks import graph_of
@@ -206,19 +229,20 @@ def label(
 
             write_plans(tasks, graph_of(labeler.engine_, batch), {})
         questions = labeler.ask(ask) if ask else None
+        form = None if questions is None else deciding.write_questions(folder, source, questions)
         result = labeling_report(folder, asked, labeler, progress, questions, pacer)
         page = _write_page(folder, result, None, shape)
         if not json:
-            _show(result, page)
+            _show(result, page, told, form)
         cost = refusal = None
         if measure is not None:  # when the labels are shown: it may fail
             try:
-                cost = _cost(folder, asked, processors, measure, frame_budget, nice, power_model)
+                cost = _cost(folder, source, processors, measure, frame_budget, nice, power_model)
                 _write_page(folder, result, cost, shape)
             except WattstepError as error:
                 refusal = error
         if json:
-            _dump(result, cost, page, refusal)
+            _dump(result, cost, page, told, form, refusal)
         elif cost is not None:
             _show_cost(cost)
         if refusal is not None:
@@ -242,7 +266,7 @@ def _asked(
     seed: int,
     format: str,
 ) -> Asked:
-    from wattstep.labeling.job import Asked
+    from wattstep.labeling.source import Asked
 
     if labeled is None:
         raise InvalidValueError(
@@ -322,7 +346,7 @@ def _check_measured(
 
 def _cost(
     folder: LabelFolder,
-    asked: Asked,
+    source: Source,
     processors: Processors | None,
     run: Path,
     frame_budget: float | None,
@@ -332,12 +356,12 @@ def _cost(
     """Of a labeler as this one is now, which labels the first samples of the data once more."""
     from wattstep.labeling import AutoLabeler
     from wattstep.labeling.cost import FLAME_DELAY_MS
-    from wattstep.labeling.job import first_samples
+    from wattstep.labeling.source import first_samples
     from wattstep.train.labeling_cost import measure_labeling
 
     return measure_labeling(
         AutoLabeler.load(folder.state, processors=processors),
-        first_samples(asked),
+        first_samples(source),
         run,
         foreground=frame_budget is not None,
         budget_ms=FLAME_DELAY_MS if frame_budget is None else frame_budget,
@@ -357,53 +381,13 @@ def _shape(image: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def decide(folder: LabelFolder, names: list[str], merges: list[str], rejects: list[str]) -> None:
-    """Carries out what a person decided about new classes."""
-    if not (names or merges or rejects):
-        return
-    from wattstep.labeling.job import taken_up
-
-    if not folder.progress().samples:
+def _check_shape(shape: tuple[int, int] | None, features: int) -> None:
+    if shape is not None and shape[0] * shape[1] != features:
+        width, height = shape
         raise InvalidValueError(
-            f"{folder.path} has no new classes yet: label first", id="unknown-cluster"
+            f"--image {width}x{height}: {width * height} pixels, the samples have {features} features",
+            id="malformed-shape",
         )
-    labeler, progress = taken_up(folder, folder.progress())
-    decided = dict(progress.decided)
-    for pair in merges:
-        first, second = _pair(pair, "--merge")
-        labeler.merge(first, second)
-        decided[second] = first
-    for rejected in rejects:
-        labeler.reject(rejected)
-        decided[rejected] = ""
-    for pair in names:
-        cluster, text = _pair(pair, "--name")
-        labeler.name(cluster, _typed(text, labeler.classes_))
-        decided[cluster] = text
-    # The state last: a command that was killed before can be given again.
-    folder.keep(replace(progress, decided=decided))
-    labeler.save(folder.state)
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    first, _, second = text.partition("=")
-    if not (first and second):
-        raise InvalidValueError(
-            f"{option} {text}: two names with = between them are wanted", id="malformed-pair"
-        )
-    return first, second
-
-
-def _typed(text: str, classes: Any) -> Any:
-    """A label as the others are: a number where they are numbers."""
-    if classes.dtype.kind in "iuf":
-        try:
-            return classes.dtype.type(text)
-        except ValueError:
-            raise InvalidValueError(
-                f"--name ...={text}: the labels are numbers", id="mixed-labels"
-            ) from None
-    return text
 
 
 def _write_page(
@@ -412,7 +396,7 @@ def _write_page(
     cost: LabelingCost | None,
     shape: tuple[int, int] | None,
 ) -> Path:
-    from wattstep.labeling.job import REPORT
+    from wattstep.labeling.folder import REPORT
     from wattstep.report.html.labeling import write_labeling
 
     page = folder.path / REPORT
@@ -426,11 +410,18 @@ def _write_page(
 
 
 def _dump(
-    result: LabelingReport, cost: LabelingCost | None, page: Path, refusal: WattstepError | None
+    result: LabelingReport,
+    cost: LabelingCost | None,
+    page: Path,
+    told: int,
+    form: Path | None,
+    refusal: WattstepError | None,
 ) -> None:
     from wattstep.report.json_document import dump
 
-    found: dict[str, Any] = {"labeling": result.to_dict(), "report": str(page)}
+    found: dict[str, Any] = {"labeling": result.to_dict(), "report": str(page), "told": told}
+    if form is not None:
+        found["questions"] = str(form)
     if cost is not None:
         found["cost"] = cost.to_dict()
     if refusal is not None:
@@ -438,15 +429,18 @@ def _dump(
     dump(found, sys.stdout)
 
 
-def _show(result: LabelingReport, page: Path) -> None:
+def _show(result: LabelingReport, page: Path, told: int, form: Path | None) -> None:
     from wattstep.cli.screen import screen
     from wattstep.report.terminal.labeling import print_labeling
 
     console = screen()
     print_labeling(result, console)
-    console.print(
-        f"\nreport: {page.absolute().as_uri()}", markup=False, highlight=False, soft_wrap=True
-    )
+    lines = [f"\nreport: {page.absolute().as_uri()}"]
+    if form is not None:
+        lines.append(f"fill in the last column of {form}, then go on with --answers {form}")
+    if told:
+        lines.append(f"answers that were new: {told:,}")
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_cost(cost: LabelingCost) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 SUFFIXES: Final = (".csv", ".npy", ".parquet")
 MOST_LABELED: Final = 1_000_000  # rows of a labeled set, which is read whole
 ENDS: Final = 1 << 20  # bytes at either end of a file that tell it from another
-ROWS_READ: Final = 65_536
+VALUES_READ: Final = 1 << 19  # at a time, of all features together
+BUFFER: Final = 1 << 16  # bytes of a column of a Parquet file that are read at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +51,16 @@ class Table:
     path: Path
     columns: tuple[str, ...]
 
-    def identity(self) -> str:
-        """Size and a hash of both ends, by which a changed file is known."""
-        size = self.path.stat().st_size
+
+def identity(path: Path) -> str:
+    """Size and a hash of both ends of a file, by which a changed one is known."""
+    with _read(path), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
         digest = hashlib.sha256()
-        with self.path.open("rb") as file:
+        for begin in (0, max(size - ENDS, 0)):
+            file.seek(begin)
             digest.update(file.read(ENDS))
-            file.seek(max(size - ENDS, 0))
-            digest.update(file.read(ENDS))
-        return f"{size} bytes, SHA-256 of both ends {digest.hexdigest()}"
+    return f"{size} bytes, SHA-256 of both ends {digest.hexdigest()}"
 
 
 def open_table(path: Path) -> Table:
@@ -101,27 +104,26 @@ def _opened(path: Path) -> Table:
 
 
 def pieces(
-    tables: Sequence[Table], features: Sequence[str], size: int, *, skip: int = 0
+    tables: Sequence[Table],
+    features: Sequence[str],
+    size: int,
+    *,
+    first: int = 0,
+    skip: int = 0,
 ) -> Iterator[Piece]:
     """The samples of all files, in their order.
 
     Args:
-        tables: The files.
+        tables: The files, each with all features.
         features: Columns to read, in the order in which they are wanted.
         size: Samples of a piece; the last one of a file may have fewer.
-        skip: Samples at the beginning that are passed over.
+        first: Index of the file to begin with.
+        skip: Samples at its beginning that are passed over.
 
     Raises:
-        InvalidValueError: A file cannot be read, lacks a column, or a column holds no numbers.
+        InvalidValueError: A file cannot be read, or a column holds no numbers.
     """
-    for number, table in enumerate(tables):
-        missing = [name for name in features if name not in table.columns]
-        if missing:
-            raise InvalidValueError(
-                f"{table.path} has no column {missing[0]}; the labeled samples have "
-                f"{len(features)} features",
-                id="other-columns",
-            )
+    for number, table in enumerate(tables[first:], first):
         at = 0
         with _read(table.path):
             for block in _blocks(table, features, size):
@@ -134,6 +136,30 @@ def pieces(
                 skip = 0
 
 
+def check_columns(table: Table, features: Sequence[str], widths: Collection[int]) -> None:
+    """Refuses a file that does not have the features.
+
+    Args:
+        table: The file.
+        features: Columns that are wanted.
+        widths: Columns that an array may have, whose features are known by their position alone; empty: any.
+    """
+    count = len(table.columns)
+    if table.path.suffix == ".npy" and widths and count not in widths:
+        raise InvalidValueError(
+            f"{table.path} has {count} values a sample, the labeled samples have {len(features)} features: "
+            "which of them is which cannot be told; if positions are the same, name them with --features",
+            id="other-columns",
+        )
+    missing = [name for name in features if name not in table.columns]
+    if missing:
+        raise InvalidValueError(
+            f"{table.path} has no column {missing[0]}; the labeled samples have "
+            f"{len(features)} features",
+            id="other-columns",
+        )
+
+
 def _blocks(table: Table, features: Sequence[str], size: int) -> Iterator[Floats]:
     """Arrays of `size` rows."""
     if table.path.suffix == ".npy":
@@ -144,7 +170,7 @@ def _blocks(table: Table, features: Sequence[str], size: int) -> Iterator[Floats
             yield block.reshape(len(block), -1)[:, columns]
         return
     rest: Floats = np.empty((0, len(features)))
-    for batch in _batches(table.path):
+    for batch in _batches(table.path, features):
         rest = np.concatenate([rest, _numbers(batch, features, table.path)])
         whole = len(rest) // size * size
         for begin in range(0, whole, size):
@@ -154,20 +180,23 @@ def _blocks(table: Table, features: Sequence[str], size: int) -> Iterator[Floats
         yield rest
 
 
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns, in parts that take about as much memory however large the file and its row groups are."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=ROWS_READ)
+        # By default a row group is read whole, and all of them are held until the last one is read.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as file:
+            rows = max(VALUES_READ // len(columns), 1)
+            yield from file.iter_batches(batch_size=rows, columns=list(columns))
         return
     import pyarrow as pa
     from pyarrow import csv
 
-    with csv.open_csv(path) as reader:
-        names = reader.schema.names
     # Whole numbers at the top of a column do not make it one of whole numbers; types are those of `_numbers`.
-    options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
+    options = csv.ConvertOptions(
+        column_types={name: pa.string() for name in columns}, include_columns=list(columns)
+    )
     with csv.open_csv(path, convert_options=options) as reader:
         yield from reader
 
@@ -191,7 +220,7 @@ def _numbers(batch: pa.RecordBatch, features: Sequence[str], path: Path) -> Floa
                 id="not-numbers",
             ) from error
         columns.append(floats.to_numpy(zero_copy_only=False))
-    return np.stack(columns, axis=1) if columns else np.empty((batch.num_rows, 0))
+    return np.stack(columns, axis=1)
 
 
 def read_labeled(
@@ -225,9 +254,8 @@ def read_labeled(
     names = tuple(features or (name for name in table.columns if name != column))
     if not names:
         raise InvalidValueError(f"{path} has no features", id="other-columns")
-    x = np.concatenate(
-        [np.empty((0, len(names))), *(p.x for p in pieces([table], names, ROWS_READ))]
-    )
+    check_columns(table, names, ())
+    x = np.concatenate([np.empty((0, len(names))), *(p.x for p in pieces([table], names, 65_536))])
     if len(x) > MOST_LABELED:
         raise InvalidValueError(
             f"{path}: {len(x)} labeled samples; {MOST_LABELED} at most", id="too-many-labeled"
@@ -250,7 +278,13 @@ def read_labeled(
 
 def _is_label(value: Any) -> bool:
     """Whether a cell holds a label: it may be empty, and of numbers not a number."""
-    return value is not None and value != "" and value == value
+    return value is not None and str(value).strip() != "" and value == value
+
+
+def has_labels(path: Path, column: str) -> bool:
+    """Whether any cell of a column of labels is filled in."""
+    table = open_table(path)
+    return column in table.columns and any(map(_is_label, _column(path, column, table)))
 
 
 def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any]:
@@ -260,7 +294,7 @@ def _column(path: Path, column: str | None, table: Table) -> np.ndarray[Any, Any
             np.asarray(array).reshape(len(array), -1)[:, table.columns.index(column or "")]
         )
     with _read(path):
-        parts = [batch.column(column).to_pylist() for batch in _batches(path)]
+        parts = [batch.column(column).to_pylist() for batch in _batches(path, [str(column)])]
     values = [value for part in parts for value in part]
     kinds = {type(value) for value in values if value is not None}
     if kinds - {str, int, bool, float} or len(kinds) > 1:

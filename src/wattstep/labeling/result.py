@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wattstep.labeling.arrays import Floats, moments
-from wattstep.labeling.job import PARTS, Asked, LabelFolder, Progress, Stretch
+from wattstep.labeling.folder import PARTS, LabelFolder
 from wattstep.labeling.novelty import LEAST_RECENT
 from wattstep.labeling.pacing import Pacer, PaceReport
 from wattstep.labeling.placed import PlacementReport, placement_report
+from wattstep.labeling.progress import Progress, Stretch
+from wattstep.labeling.source import Asked
 from wattstep.schema.figure import Figure, Status, missing
 
 if TYPE_CHECKING:

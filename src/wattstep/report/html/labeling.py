@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from wattstep.errors import InvalidValueError
 from wattstep.labeling.cost import LabelingCost
 from wattstep.labeling.result import LabelingReport
 from wattstep.report import labeling_tables
@@ -161,11 +160,6 @@ def _pictures(result: LabelingReport, width: int, height: int) -> list[dict[str,
     """Name, address and size of a strip of pictures for each label and new class."""
     strips = []
     for name, rows in result.examples.items():
-        if rows and len(rows[0]) != width * height:
-            raise InvalidValueError(
-                f"--image {width}x{height}: samples have {len(rows[0])} features",
-                id="malformed-shape",
-            )
         strips.append(
             {
                 "name": labeling_tables.called(result, name),

@@ -27,13 +27,13 @@ def lstm_workspace(func: Any, args: Any) -> int:
     Of more than `MOST_ASKED` samples it is what half as many and as many of these say on a line: of 512 that is
     what a layer keeps, of 200 within 0.03 % (512 units) and 1 % (24; oneDNN of torch 2.13).
     """
-    described = tuple(
+    described: tuple[Any, ...] = tuple(
         _Shaped(tuple(each.shape), each.dtype)
         if isinstance(each, torch.Tensor)
         else (tuple(each) if isinstance(each, list) else each)
         for each in args
     )
-    samples = described[0].shape[-2]
+    samples: int = described[0].shape[-2]
     if samples <= MOST_ASKED:
         return _asked(func, described)
     half, whole = (

@@ -115,7 +115,8 @@ def small_of(picture: ByteArray) -> ByteArray:
     side = -(-max(picture.shape[:2]) // MOST_SIDE)
     height, width = picture.shape[0] // side, picture.shape[1] // side
     squares = picture[: height * side, : width * side].reshape(height, side, width, side, -1)
-    return squares.mean(axis=(1, 3)).astype(np.uint8)
+    small: ByteArray = squares.mean(axis=(1, 3)).astype(np.uint8)
+    return small
 
 
 def _bits(right: BoolArray) -> str:

@@ -19,6 +19,7 @@ from scipy import stats
 # Scores of a way by seed, by set and way.
 Results: TypeAlias = dict[str, dict[str, list[dict[str, float]]]]
 OURS, FEW, ALL = "ours", "told what is unknown", "told all"
+SOON = 1000  # samples after a change
 SCORES = (
     ("open auc", "OpenAUC"), ("accuracy", "accuracy on all"), ("known accuracy", "on known classes"),
     ("auroc", "AUROC of unknown"), ("hungarian", "novel classes, Hungarian"),
@@ -41,7 +42,17 @@ def merged(paths: list[Path]) -> dict[str, Any]:
 
 
 def values(of_set: dict[str, list[dict[str, float]]], way: str, score: str) -> list[float]:
-    return [row[score] for row in of_set.get(way, []) if score in row]
+    """Of the seeds that have it: a way whose probabilities were no numbers on a seed has no error there."""
+    return [row[score] for row in of_set.get(way, []) if np.isfinite(row.get(score, np.nan))]
+
+
+def rivals_of(of_set: dict[str, list[dict[str, float]]], score: str) -> list[str]:
+    """Ways that are no bound and have the score on every seed."""
+    return [
+        way
+        for way, rows in of_set.items()
+        if way not in (OURS, FEW, ALL) and len(values(of_set, way, score)) == len(rows) > 0
+    ]
 
 
 def percent(numbers: list[float], sign: bool = False) -> str:
@@ -59,11 +70,12 @@ def best_rival(
     of_set: dict[str, list[dict[str, float]]], score: str, least: bool = False
 ) -> str | None:
     """The rival with the best mean, chosen by its result."""
-    ways = [
-        way for way in of_set if way not in (OURS, FEW, ALL) and values(of_set, way, score)
-    ]  # fmt: skip
     sign = -1 if least else 1
-    return max(ways, key=lambda way: sign * np.mean(values(of_set, way, score)), default=None)
+    return max(
+        rivals_of(of_set, score),
+        key=lambda way: sign * np.mean(values(of_set, way, score)),
+        default=None,
+    )
 
 
 def reached(results: Results) -> list[str]:
@@ -112,6 +124,73 @@ def calibration(results: Results) -> list[str]:
     return lines
 
 
+def brier(results: Results) -> list[str]:
+    """Brier scores of labels and of classes, a row a set; the best rival of each by its result."""
+    lines = [
+        "| set | of labels: ours | best rival | told all | of classes: ours | best rival | told all |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, of_set in results.items():
+        if not values(of_set, OURS, "label brier"):
+            continue
+        cells = [name]
+        for score in ("label brier", "brier"):
+            rival = best_rival(of_set, score, least=True)
+            theirs = "" if rival is None else f"{spread(values(of_set, rival, score))}, {rival}"
+            cells += [
+                spread(values(of_set, OURS, score)), theirs, spread(values(of_set, ALL, score)),
+            ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def chosen(results: Results) -> list[str]:
+    """What choosing the best rival by its own result brings it: margins with one chosen on the other seeds beside it."""
+    lines = [
+        "| score | sets | ours less the best rival, chosen by its result | less the one that was best on the other seeds "
+        "| less the one rival that is best over all sets |",
+        "|---|---|---|---|---|",
+    ]
+    for score, title in SCORES:
+        sets = {
+            name: of_set
+            for name, of_set in results.items()
+            if values(of_set, OURS, score) and rivals_of(of_set, score)
+        }
+        if not sets:
+            continue
+        margins = [
+            np.mean(values(each, OURS, score)) - np.array([_by_result(each, score), _by_others(each, score)])
+            for each in sets.values()
+        ]  # fmt: skip
+        own, others = 100 * np.mean(margins, axis=0)
+        one = ""
+        common = set.intersection(*(set(rivals_of(each, score)) for each in sets.values()))
+        if common:
+            mean = {
+                way: np.mean([np.mean(values(each, way, score)) for each in sets.values()])
+                for way in common
+            }
+            best = max(sorted(mean), key=lambda way: mean[way])
+            ours = np.mean([np.mean(values(each, OURS, score)) for each in sets.values()])
+            one = f"{100 * (ours - mean[best]):+.1f}, {best}"
+        lines.append(f"| {title} | {len(sets)} | {own:+.1f} | {others:+.1f} | {one} |")
+    return lines
+
+
+def _by_result(of_set: dict[str, list[dict[str, float]]], score: str) -> float:
+    return max(float(np.mean(values(of_set, way, score))) for way in rivals_of(of_set, score))
+
+
+def _by_others(of_set: dict[str, list[dict[str, float]]], score: str) -> float:
+    """Mean over seeds of the rival with the best mean on the others."""
+    table = np.array([values(of_set, way, score) for way in rivals_of(of_set, score)])
+    if table.shape[1] < 2:
+        return float("nan")
+    rest = table.sum(axis=1, keepdims=True) - table
+    return float(table[rest.argmax(axis=0), np.arange(table.shape[1])].mean())
+
+
 def novel(results: Results) -> list[str]:
     """Novel classes of ours and of the best rival beside what each calls unknown: a row a set and way."""
     lines = [
@@ -140,8 +219,8 @@ def spread(numbers: list[float], sign: bool = False) -> str:
 def drift(results: Results) -> list[str]:
     lines = [
         "| stream | way | accuracy before, % | first 500 after | from 1,000 on | back within 2 points "
-        "| after samples |",
-        "|---|---|---|---|---|---|---|",
+        "| by 1,000 samples | after samples |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, of_stream in results.items():
         for way, rows in of_stream.items():
@@ -152,9 +231,18 @@ def drift(results: Results) -> list[str]:
             back = values(of_stream, way, "back")
             after = values(of_stream, way, "back after")
             shown = f"{min(after):,.0f} to {max(after):,.0f}" if after else ""
+            soon = sum(each <= SOON for each in after)
             lines.append(
-                f"| {name} | {way} | {' | '.join(cells)} | {sum(back):.0f} of {len(rows)} seeds | {shown} |"
+                f"| {name} | {way} | {' | '.join(cells)} | {sum(back):.0f} of {len(rows)} seeds | {soon} | {shown} |"
             )
+    ways = dict.fromkeys(way for of_stream in results.values() for way in of_stream)
+    for way in ways:
+        after = [
+            each for of_stream in results.values() for each in values(of_stream, way, "back after")
+        ]
+        draws = sum(len(of_stream.get(way, [])) for of_stream in results.values())
+        soon = sum(each <= SOON for each in after)
+        lines.append(f"| all | {way} | | | | {len(after)} of {draws} seeds | {soon} | |")
     return lines
 
 
@@ -187,7 +275,13 @@ def without_empty(lines: list[str]) -> list[str]:
 
 
 TABLES: dict[str, tuple[tuple[str, Any], ...]] = {
-    "inductive": (("reached", reached), ("calibration", calibration), ("novel", novel)),
+    "inductive": (
+        ("reached", reached),
+        ("chosen", chosen),
+        ("calibration", calibration),
+        ("brier", brier),
+        ("novel", novel),
+    ),
     "prequential": (("drift", drift),),
     "asking": (("asking", asking),),
     "speed": (("speed", speed),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.refusals import refused
 
-from wattstep.train.daily.result import paired, share
+from wattstep.train.daily.figures import paired, share
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.daily.split import split
 

@@ -224,6 +224,9 @@ def test_days_train_on_what_was_labeled_here(tmp_path: Path) -> None:
     assert told.labels.labeled + told.labels.unknown + told.labels.withheld == 64
     # Ten classes: whoever guesses is right once in ten times.
     assert told.labels.right.value > 0.4
+    assert told.labels.energy.status == "modelled"
+    assert told.labels.energy.value > 0
+    assert len(told.labels.examples) > 2
     (batch,) = told.batches
     for day, row in zip(batch.days[1:], before, strict=True):
         labeled = sum(label >= 0 for label in row["classes"])

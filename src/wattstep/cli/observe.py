@@ -108,8 +108,8 @@ def _attempts(path: Path, outcomes: Sequence[Outcome]) -> list[Attempt]:
 
 def _daily(path: Path) -> list[DailyCourse]:
     from wattstep.insight.observe.evidence import DailyCourse
+    from wattstep.train.daily.figures import paired, share
     from wattstep.train.daily.folder import DailyFolder
-    from wattstep.train.daily.result import paired, share
 
     folder = DailyFolder(path)
     settings = folder.settings()

@@ -65,8 +65,16 @@ def _labels(labels: DailyLabels) -> str:
         f"{labels.labeled:,} of {whole:,} new samples labeled and trained on, {labels.unknown:,} unknown, "
         f"{labels.withheld:,} withheld; of the labels {show(labels.right).text} are the true ones "
         f"(the first choice of the server's model, of all samples: {show(labels.first_choice).text}); labeling took "
-        f"{show(labels.time).text}, which is in no day's time and energy"
+        f"{show(labels.time).text} with the making of its rules, and {_energy(labels.energy)}; both are in no day's "
+        "time and energy"
     )
+
+
+def _energy(figure: Figure) -> str:
+    if figure.missing:
+        return f"an energy that is not known ({plain(figure.reason)})"
+    shown = show(figure)
+    return f"{shown.text} ({shown.status})"
 
 
 def rows(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypedDict
 
 from wattstep.schema.figure import Figure
@@ -104,6 +105,61 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelCounts:
+    """Samples by what became of them; `right` and `wrong` got a label."""
+
+    right: int = 0
+    wrong: int = 0
+    unknown: int = 0
+    withheld: int = 0
+
+    @property
+    def samples(self) -> int:
+        """All of them."""
+        return self.right + self.wrong + self.unknown + self.withheld
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabeledDays:
+    """What was labeled how on some days that follow each other.
+
+    Attributes:
+        first, last: Of the days.
+        by_class: Samples by true class.
+    """
+
+    first: int
+    last: int
+    by_class: Mapping[int, LabelCounts]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        counts = {str(name): asdict(each) for name, each in self.by_class.items()}
+        return {"first": self.first, "last": self.last, "by_class": counts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelExample:
+    """A sample that is a picture.
+
+    Attributes:
+        kind: What became of it: a field of `LabelCounts`.
+        label: Its label, or the likeliest class of one that got none.
+        truth: Its true class.
+        probability: That `label` is right, by the labeler.
+        pixels: Bytes of shape `shape`: (height, width, 1 or 3).
+    """
+
+    day: int
+    kind: str
+    label: int
+    truth: int
+    probability: float
+    pixels: bytes
+    shape: tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DailyLabels:
     """What the labeler made of the new samples of all days.
 
@@ -112,7 +168,10 @@ class DailyLabels:
         labeled, unknown, withheld: Samples by what they got; only the labeled ones are trained on.
         right: Share of the labeled ones whose label is the true one.
         first_choice: Share of all samples for which the first choice of the server's model is right.
-        time: That labeling took, with its features.
+        time: That labeling took, with its features and with making its rules.
+        energy: Of the span of `time`.
+        days: Counts by stretches of days.
+        examples: Some samples of some days; none where they are no pictures.
     """
 
     begun_with: int
@@ -122,10 +181,15 @@ class DailyLabels:
     right: Figure
     first_choice: Figure
     time: Figure
+    energy: Figure
+    days: tuple[LabeledDays, ...] = ()
+    examples: tuple[LabelExample, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready but for figures."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        """JSON-ready but for figures; without pictures."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        del values["examples"]
+        return {**values, "days": [each.to_dict() for each in self.days]}
 
 
 class PretrainedFacts(TypedDict, total=False):

@@ -31,7 +31,7 @@ from wattstep.schema.training_hooks import Listener, PhaseListener, ScriptTuning
 from wattstep.schema.workload import DataFacts, ModuleSource, Preparation, Specification, kind_of
 
 if TYPE_CHECKING:
-    from wattstep.schema.arrays import FloatArray
+    from wattstep.schema.arrays import ByteArray, FloatArray
     from wattstep.schema.operation_times import (
         OperationTimes,  # needs numpy, which a board may lack
     )
@@ -92,6 +92,10 @@ class Classifier(Protocol):
 
     def scores(self, indices: Sequence[int]) -> FloatArray:
         """The model's scores of each class, of samples to train on, float64, shape (n, classes)."""
+        ...
+
+    def pictures(self, indices: Sequence[int]) -> ByteArray | None:
+        """Samples to train on as pictures, shape (n, height, width, 1 or 3); None: they are none."""
         ...
 
     def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:

@@ -35,7 +35,15 @@ from wattstep.report.terminal.memory import print_footprints
 from wattstep.report.terminal.observe import print_observations
 from wattstep.report.terminal.run import print_runs
 from wattstep.report.terminal.sweep import print_sweep
-from wattstep.schema.daily_report import DailyBatch, DailyReport, Day, Published
+from wattstep.schema.daily_report import (
+    DailyBatch,
+    DailyLabels,
+    DailyReport,
+    Day,
+    LabelCounts,
+    LabeledDays,
+    Published,
+)
 from wattstep.schema.figure import Figure
 from wattstep.schema.footprint import Footprint
 from wattstep.schema.run_report import RunReport
@@ -87,9 +95,13 @@ def daily(text: str) -> DailyReport:
     )
     data = {"name": f"digits{text}", "stand_in": True, "stands_for": f"MNIST{text}"}
     paper = Published(workload="lenet", images_per_day=100, accuracy=((0, 0.6), (17, 0.61)))
+    labels = DailyLabels(
+        begun_with=1, labeled=1, unknown=0, withheld=0, right=share, first_choice=share, time=share,
+        energy=lost, days=(LabeledDays(first=1, last=1, by_class={0: LabelCounts(right=1)}),),
+    )  # fmt: skip
     return DailyReport(
         folder="daily", workload="lenet", title=f"LeNet{text}", images_per_day=16, days=1,
-        epochs_per_day=1, data=data, batches=(batch,), paper=paper,
+        epochs_per_day=1, data=data, batches=(batch,), paper=paper, labels=labels,
     )  # fmt: skip
 
 

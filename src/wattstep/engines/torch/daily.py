@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from wattstep.schema.arrays import FloatArray
+from wattstep.schema.arrays import ByteArray, FloatArray
 
 
 class TorchClassifier:
@@ -43,6 +43,11 @@ class TorchClassifier:
         """As `Classifier.scores`."""
         scores: FloatArray = self._training.scores(indices).numpy()
         return scores
+
+    def pictures(self, indices: Sequence[int]) -> ByteArray | None:
+        """As `Classifier.pictures`."""
+        found = self._training.pictures(indices)
+        return None if found is None else found.permute(0, 2, 3, 1).numpy()
 
     def right_on(self, indices: Sequence[int], *, held_out: bool = False) -> list[bool]:
         """As `Classifier.right_on`."""

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from wattstep.report import daily_tables
 from wattstep.report.html.daily_chart import accuracy_chart
+from wattstep.report.html.daily_labels import KINDS, classes, labels_chart, pictures
 from wattstep.report.html.page import (
     Plots,
     code_of,
@@ -17,7 +18,7 @@ from wattstep.report.html.page import (
     write_at_once,
 )
 from wattstep.report.wording import STATUS_MEANINGS
-from wattstep.schema.daily_report import DailyBatch, DailyReport
+from wattstep.schema.daily_report import DailyBatch, DailyLabels, DailyReport
 
 _STATUSES = ("measured", "modelled", "missing")
 
@@ -36,11 +37,13 @@ def render_daily(daily: DailyReport) -> str:
     """The report as the text of an HTML page."""
     plots = Plots()
     plot = plots.place(accuracy_chart(daily), "Accuracy on held-out samples by day")
+    labeled = None if daily.labels is None else _labels(daily.labels, plots)
     return template("daily.html").render(
         heading=daily_tables.heading(daily),
         facts=daily_tables.facts(daily),
         paper=daily_tables.paper_note(daily),
         plots=[plot],
+        labeled=labeled,
         columns=[label for _, label in daily_tables.columns(daily)],
         batches=[_batch(batch, daily_tables.columns(daily)) for batch in daily.batches],
         reasons=daily_tables.reasons(daily),
@@ -48,6 +51,15 @@ def render_daily(daily: DailyReport) -> str:
         style=Markup(own_file("report.css")),
         code=code_of(plots),
     )
+
+
+def _labels(labels: DailyLabels, plots: Plots) -> dict[str, Any]:
+    return {
+        "plots": [plots.place(labels_chart(labels), "What was labeled how, by day")],
+        "classes": classes(labels),
+        "kinds": [words for _, words in KINDS.values()],
+        "pictures": pictures(labels),
+    }
 
 
 def _batch(batch: DailyBatch, columns: tuple[tuple[str, str], ...]) -> dict[str, Any]:

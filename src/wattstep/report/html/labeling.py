@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +13,13 @@ from wattstep.labeling.result import LabelingReport
 from wattstep.report import labeling_tables
 from wattstep.report.html.charts import Chart, series_color
 from wattstep.report.html.page import Plots, code_of, own_file, template, write_at_once
+from wattstep.report.html.pictures import GAP, strip
 from wattstep.report.html.plotly_text import inert
 from wattstep.report.values import show
 from wattstep.report.wording import STATUS_MEANINGS
 
 _MOST_SERIES = 5  # labels with a colour of their own; others share one
 _HEIGHT = 340
-_GAP = 1  # pixels between pictures
 _STATUSES = ("modelled", "missing")
 
 
@@ -163,28 +159,9 @@ def _pictures(result: LabelingReport, width: int, height: int) -> list[dict[str,
         strips.append(
             {
                 "name": labeling_tables.called(result, name),
-                "address": Markup(_strip(rows, width, height)),
-                "width": (width + _GAP) * len(rows),
+                "address": strip(rows, width, height),
+                "width": (width + GAP) * len(rows),
                 "height": height,
             }
         )
     return strips
-
-
-def _strip(rows: Sequence[Sequence[float]], width: int, height: int) -> str:
-    """Pictures side by side as an address that holds a PNG in shades of grey, each over its own range."""
-    parts = []
-    for row in rows:
-        pixels = np.array(row).reshape(height, width)
-        low, high = pixels.min(), pixels.max()
-        grey = (255 * (pixels - low) / (high - low if high > low else 1)).astype(np.uint8)
-        parts += [grey, np.full((height, _GAP), 128, dtype=np.uint8)]
-    whole = np.concatenate(parts, axis=1)
-    lines = np.concatenate([np.zeros((height, 1), dtype=np.uint8), whole], axis=1).tobytes()
-    header = struct.pack(">IIBBBBB", whole.shape[1], height, 8, 0, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    png = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in chunks
-    )
-    return "data:image/png;base64," + base64.b64encode(png).decode()

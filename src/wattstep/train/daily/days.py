@@ -12,7 +12,7 @@ from wattstep.record.recorder import Recorder
 from wattstep.schema.engine import Classifier, Trainer
 from wattstep.schema.run_documents import with_processor
 from wattstep.schema.workload import DataFacts, kind_of
-from wattstep.train.daily.folder import DailyFolder, DayRow
+from wattstep.train.daily.folder import DailyFolder, DayRow, new_run
 from wattstep.train.daily.pretraining import Tell, accuracy, prepare
 from wattstep.train.daily.settings import DailySettings
 from wattstep.train.daily.split import Split
@@ -38,7 +38,7 @@ def train_days(settings: DailySettings, folder: DailyFolder, batch_size: int, te
     device = _Device(settings, folder, batch_size, trainer, classifier, parts)
     device.take_up()
     recorder = Recorder(
-        folder.new_run(batch_size),
+        new_run(folder.batch(batch_size)),
         trace="none",
         warmup=0,
         power_model=settings.power_model,

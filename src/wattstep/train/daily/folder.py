@@ -44,22 +44,50 @@ class DayRow(TypedDict, total=False):
     new: str | None
 
 
+class ExampleRow(TypedDict):
+    """A sample that is a picture; `pixels` in base64, the rest as `schema.daily_report.LabelExample`."""
+
+    kind: str
+    label: int
+    truth: int
+    probability: float
+    pixels: str
+    shape: list[int]
+
+
 class DayLabels(TypedDict):
     """Labels of a day's samples by a labeler, in their order.
 
     Attributes:
         classes: Class of each, -1 where it got none.
+        truth: True class of each.
         statuses: What each is, as text: "l" labeled, "u" unknown, "a" withheld.
         right: Whether the class is the true one, of those that were labeled, as text of "1" and "0".
         first_choice: Whether the server's model, before any training here, is right, of all.
-        seconds: What labeling took, with its features.
+        run: Where labeling was recorded.
+        begin_ns, end_ns: Of labeling, with its features; on the first day with making its rules.
+        examples: Some of the samples, on days that the page shows.
     """
 
     classes: list[int]
+    truth: list[int]
     statuses: str
     right: str
     first_choice: str
-    seconds: float
+    run: str
+    begin_ns: int
+    end_ns: int
+    examples: list[ExampleRow]
+
+
+def kinds_of(day: DayLabels) -> list[str]:
+    """What became of each sample of a day: a field of `schema.daily_report.LabelCounts`."""
+    without = {"u": "unknown", "a": "withheld"}
+    told = zip(day["statuses"], day["classes"], day["truth"], strict=True)
+    return [
+        without.get(status) or ("right" if label == truth else "wrong")
+        for status, label, truth in told
+    ]
 
 
 class DailyFolder:
@@ -144,9 +172,19 @@ class DailyFolder:
         write(self.path / SERVER, document)
 
     def labels(self) -> list[DayLabels] | None:
-        """Labels of each day by the labeler, or None where they are not there."""
+        """Labels of each day by the labeler, or None where they are not there.
+
+        Raises:
+            DamagedRunError: They lack what a page shows.
+        """
         path = self.path / LABELS
-        return list(read(path)["days"]) if path.exists() else None
+        days: list[DayLabels] | None = read(path)["days"] if path.exists() else None
+        if any("truth" not in day for day in days or ()):
+            raise DamagedRunError(
+                f"{path} is of an older wattstep: remove it, and the same command labels again",
+                id="older-labels",
+            )
+        return days
 
     def keep_labels(self, days: list[DayLabels]) -> None:
         """Labels of all days: what is trained on after this is the same, however often it is begun again."""
@@ -178,12 +216,18 @@ class DailyFolder:
         """Checkpoint of the training after that day."""
         return self.batch(size) / f"day-{day:03d}.pt"
 
-    def new_run(self, size: int) -> Path:
-        """The folder of the next run: one for each time that the command went on."""
-        number = 1
-        while (path := self.batch(size) / f"run-{number}").exists():
-            number += 1
-        return path
+    @property
+    def labeling(self) -> Path:
+        """The folder of runs that labeled."""
+        return self.path / "labeling"
+
+
+def new_run(folder: Path) -> Path:
+    """The next run in a folder: one for each time that the command went on."""
+    number = 1
+    while (path := folder / f"run-{number}").exists():
+        number += 1
+    return path
 
 
 def read(path: Path) -> dict[str, Any]:

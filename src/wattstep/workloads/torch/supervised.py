@@ -154,6 +154,13 @@ class SupervisedTraining:
                 [self.model(self._encode(self._inputs[part])).double().cpu() for part in parts]
             )
 
+    def pictures(self, indices: Sequence[int]) -> Tensor | None:
+        """Samples to train on as they lie on disk, bytes (n, channels, height, width); None: they are no pictures."""
+        shape = self._inputs.shape
+        if self._inputs.dtype != torch.uint8 or len(shape) != 4 or shape[1] not in (1, 3):
+            return None
+        return self._inputs[torch.tensor(indices, dtype=torch.int64)]
+
     def _judge(self, inputs: Tensor, targets: Tensor) -> Mapping[str, float]:
         loss, right, positions = 0.0, 0, 0
         for part in torch.split(self._judged, EVALUATION_BATCH):

@@ -43,6 +43,25 @@ def test_parts_do_not_wait_for_each_other_and_are_the_whole(labeler: AutoLabeler
     ]
 
 
+def test_clusters_of_unknown_samples_wait_for_all_parts() -> None:
+    x, y = blobs(30, (0, 1), seed=1)
+    labeler = AutoLabeler(candidates=8).fit(x, y)
+    labeler.partial_label(blobs(96, (0, 1, 2), seed=2)[0])
+    graph = graph_of(labeler.engine_, 8, parts=2)
+    at = {task.name: n for n, task in enumerate(graph.tasks)}
+    parts = [n for n, task in enumerate(graph.tasks) if task.name == "label::status"]
+    first, other = (graph.tasks[at[f"label::{name}"]] for name in ("around", "mutual"))
+    told = {storage for n in parts for storage in graph.tasks[n].writes}
+    assert len(parts) == 2
+    assert told < set(first.reads)
+    assert told < set(other.reads)
+    # Each unknown sample beside all 96 of four features, which the look had in memory.
+    unknown = int(first.shape.split("x")[0])
+    assert first.flops == 2 * unknown * 96 * 4
+    assert 20 <= unknown <= 44  # a third of 96 is 32
+    assert set(graph.tasks[at["label::clusters"]].reads) == {*first.writes, *other.writes}
+
+
 def test_a_device_with_unequal_processors_labels_by_a_plan(labeler: AutoLabeler) -> None:
     machine = of_device(devices.find("jetson-tx2"))
     graph = graph_of(labeler.engine_, 500)

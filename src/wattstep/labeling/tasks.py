@@ -58,14 +58,40 @@ def graph_of(engine: Engine, samples: int, parts: int = 4) -> TaskGraph:
     graph = engine.graph
     assert graph is not None
     whole = work.storage(graph.nodes.size * SINGLE)
-    for part in range(parts):
-        count = samples * (part + 1) // parts - samples * part // parts
-        if count:
-            _add_part(work, engine, whole, count)
+    counts = [samples * (n + 1) // parts - samples * n // parts for n in range(parts)]
+    told = tuple(_add_part(work, engine, whole, count) for count in counts if count)
+    _add_clustering(work, engine, told)
     return TaskGraph.of(work.tasks, work.sizes)
 
 
-def _add_part(work: _Work, engine: Engine, nodes: int, count: int) -> None:
+def _add_clustering(work: _Work, engine: Engine, told: tuple[int, ...]) -> None:
+    """What a look into recent samples takes for new classes, where some are unknown; it waits for all parts.
+
+    Args:
+        told: Storages of what the parts say of their samples.
+    """
+    held, d = engine.recent.x.shape
+    unknown = round((1 - engine.test.prevalence) * held)
+    if not unknown:
+        return
+    points = unknown + sum(len(each.core) for each in engine.discovery.clusters)
+    recent = work.storage(held * d * DOUBLE)
+    around = work.add(
+        "around", "matrix product", (recent, *told), unknown * held * DOUBLE,
+        2 * unknown * held * d, f"{unknown}x{d},{held}x{d}",
+    )  # fmt: skip
+    mutual = work.add(
+        "mutual", "matrix product", (recent, *told), points * points * DOUBLE,
+        2 * points * points * d, f"{points}x{d},{points}x{d}",
+    )  # fmt: skip
+    work.add(
+        "clusters", "reduction", (around, mutual), unknown * DOUBLE,
+        unknown * held + points * points, f"{unknown}x{held},{points}x{points}",
+    )  # fmt: skip
+
+
+def _add_part(work: _Work, engine: Engine, nodes: int, count: int) -> int:
+    """The tasks of some samples; the storage of what is said of them."""
     graph = engine.graph
     assert graph is not None
     held, d = graph.nodes.shape
@@ -92,7 +118,7 @@ def _add_part(work: _Work, engine: Engine, nodes: int, count: int) -> None:
         count * (len(votes) + 1) * classes, f"{count}x{len(votes) + 1}",
     )  # fmt: skip
     taught = (_add_rule(work, engine.student, standard, count, classes),) if engine.student else ()
-    work.add(
+    return work.add(
         "status", "elementwise", (model, masses, far, *taught), count * 4 * DOUBLE,
         8 * count * classes, f"{count}x{classes}",
     )  # fmt: skip

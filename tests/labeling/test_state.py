@@ -107,7 +107,9 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
         return {name: archive[name] for name in archive.files}
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.system) for part in range(1, 8))]
+)
 def test_of_an_altered_state_comes_a_refusal_or_a_labeler_that_works(
     tmp_path: Path, rich: dict[str, np.ndarray], part: int
 ) -> None:

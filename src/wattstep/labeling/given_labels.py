@@ -22,9 +22,11 @@ def checked(y: Any, classes: np.ndarray[Any, Any] | None = None) -> Any:
         y: Labels; None and numbers that are complex or not finite are left to scikit-learn's checks.
         classes: Those that there are, of whose sort labels must be.
     """
-    if y is None or np.iscomplexobj(y):
+    if y is None:
         return y
     given = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)
+    if given.dtype.kind == "c":
+        return y
     labels = given.ravel()
     sorts = _sorts(labels)
     if len(sorts) > 1:

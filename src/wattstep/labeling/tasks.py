@@ -70,6 +70,7 @@ def _add_clustering(work: _Work, engine: Engine, told: tuple[int, ...]) -> None:
     Args:
         told: Storages of what the parts say of their samples.
     """
+    assert engine.test is not None
     held, d = engine.recent.x.shape
     unknown = round((1 - engine.test.prevalence) * held)
     if not unknown:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.labeling.filed import opened
 from tests.labeling.made import CENTERS, blobs
 
 from wattstep.labeling import AutoLabeler
 from wattstep.labeling.asking import choose
-from wattstep.labeling.job import Asked, LabelFolder, label_files
+from wattstep.labeling.job import label_files
+from wattstep.labeling.source import Asked
 
 NAMES = np.array(["a", "b", "c", "d"])
 
@@ -56,15 +58,11 @@ def test_numbers_of_the_command_go_on_through_files_and_interruptions(tmp_path: 
         if done in (30, 120):
             raise Stopped
 
-    folder = LabelFolder(tmp_path / "out")
-    folder.open(asked)
-    try:
-        for _ in range(2):
-            with pytest.raises(Stopped):
-                label_files(folder, asked, stop)
-        labeler, _ = label_files(folder, asked, lambda done: None)
-    finally:
-        folder.close()
+    for _ in range(2):
+        with pytest.raises(Stopped), opened(tmp_path / "out", asked) as (folder, source):
+            label_files(folder, source, stop)
+    with opened(tmp_path / "out", asked) as (folder, source):
+        labeler, _ = label_files(folder, source, lambda done: None)
     questions = labeler.ask(9)
     np.testing.assert_array_equal(x[questions.numbers], questions.x)
     assert questions.numbers.max() >= 90

@@ -37,10 +37,10 @@ from wattstep.predict.search import EACH_CAPTURED, BatchSearch
 from wattstep.predict.threads import UNMEASURED, left_of, parallel_share, spread_of
 from wattstep.schema.step_graph import StepFamily, StepGraph
 
-# By which stages beside the steps may be off more than these: what five trainings were off, which nothing was
+# By which stages beside the steps may be off more than these: what seven trainings were off, which nothing was
 # fitted to (docs/predict-here.md). What is there while it saves depends on what an evaluation left.
 THREADS_SPREAD: Final = log(1.05)  # of memory with more threads, which nobody measured
-LIFE_REACH: Final = {EVALUATION: log(1.07), SAVING: log(1.14), RELOADING: log(1.05)}
+LIFE_REACH: Final = {EVALUATION: log(1.36), SAVING: log(1.18), RELOADING: log(1.05)}
 
 
 class CpuPredictor(BatchSearch):

@@ -100,6 +100,12 @@ def reached(results: Results) -> list[str]:
     return lines
 
 
+def _least_of_rivals(of_set: dict[str, list[dict[str, float]]], score: str) -> str:
+    """The least score of a rival, with its name; "" where none has it."""
+    rival = best_rival(of_set, score, least=True)
+    return "" if rival is None else f"{spread(values(of_set, rival, score))}, {rival}"
+
+
 def calibration(results: Results) -> list[str]:
     """Where the calibration error comes from, a row a set."""
     lines = [
@@ -111,8 +117,7 @@ def calibration(results: Results) -> list[str]:
         if not values(of_set, OURS, "ece"):
             continue
         rows = of_set[OURS]
-        rival = best_rival(of_set, "ece", least=True)
-        theirs = "" if rival is None else f"{spread(values(of_set, rival, 'ece'))}, {rival}"
+        theirs = _least_of_rivals(of_set, "ece")
         cells = [
             name, f"{rows[0]['labels']:.0f}", spread(values(of_set, OURS, "ece")),
             *(f"{np.mean(values(of_set, OURS, score)):.3f}" for score in ("ece of chance", "ece of classes")),
@@ -135,11 +140,8 @@ def brier(results: Results) -> list[str]:
             continue
         cells = [name]
         for score in ("label brier", "brier"):
-            rival = best_rival(of_set, score, least=True)
-            theirs = "" if rival is None else f"{spread(values(of_set, rival, score))}, {rival}"
-            cells += [
-                spread(values(of_set, OURS, score)), theirs, spread(values(of_set, ALL, score)),
-            ]  # fmt: skip
+            ours, full = (spread(values(of_set, way, score)) for way in (OURS, ALL))
+            cells += [ours, _least_of_rivals(of_set, score), full]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

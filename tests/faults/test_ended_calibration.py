@@ -35,6 +35,10 @@ def calibrating(out: Path, *, resume: bool) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def has_loaded_torch(pid: str) -> bool:
+    return "libtorch_cpu" in Path(f"/proc/{pid}/maps").read_text()
+
+
 def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
@@ -47,10 +51,12 @@ def test_a_signal_ends_a_calibration_while_it_trains(tmp_path: Path, number: int
         assert child.stdout is not None
         while WORKLOADS[1] not in "".join(told):
             told.append(child.stdout.readline())
-        deadline = time.monotonic() + 60
-        while not (training := children_of(child.pid)) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            training = children_of(child.pid)
+            if any(map(has_loaded_torch, training)):  # within its work, not before
+                break
             time.sleep(0.05)
-        time.sleep(1.0)  # in which it loads the framework
         child.send_signal(number)
         after, _ = child.communicate(timeout=300)
     assert child.returncode == 128 + number

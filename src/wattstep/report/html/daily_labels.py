@@ -10,6 +10,7 @@ import numpy as np
 
 from wattstep.report.html.charts import Chart
 from wattstep.report.html.pictures import address
+from wattstep.report.html.shares import stacked_shares
 from wattstep.schema.daily_report import DailyLabels, LabelCounts, LabeledDays, LabelExample
 
 # Kinds of `LabelCounts`, their colours and words.
@@ -39,16 +40,7 @@ def labels_chart(labels: DailyLabels) -> Chart:
         }
         for kind, (color, words) in KINDS.items()
     ]
-    layout = {
-        "height": _HEIGHT,
-        "barmode": "stack",
-        "margin": {"l": 60, "r": 8, "t": 10, "b": 80},
-        "xaxis": {"title": {"text": "day"}, "type": "category", "fixedrange": True},
-        "yaxis": {"tickformat": ".0%", "range": [0, 1], "fixedrange": True},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": -0.27},
-    }
-    return {"data": traces, "layout": layout, "tools": False}
+    return stacked_shares(traces, "day", _HEIGHT)
 
 
 def classes(labels: DailyLabels) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from wattstep.report.html.charts import Chart, series_color
 from wattstep.report.html.page import Plots, code_of, own_file, template, write_at_once
 from wattstep.report.html.pictures import GAP, strip
 from wattstep.report.html.plotly_text import inert
+from wattstep.report.html.shares import stacked_shares
 from wattstep.report.values import show
 from wattstep.report.wording import STATUS_MEANINGS
 
@@ -104,16 +105,7 @@ def _course(result: LabelingReport, colors: dict[str, str]) -> Chart | None:
         for name, values in shares.items()
         if any(values)
     ]
-    layout = {
-        "height": _HEIGHT,
-        "barmode": "stack",
-        "margin": {"l": 50, "r": 8, "t": 10, "b": 80},
-        "xaxis": {"title": {"text": "samples so far"}, "type": "category", "fixedrange": True},
-        "yaxis": {"tickformat": ".0%", "range": [0, 1], "fixedrange": True},
-        "showlegend": True,
-        "legend": {"orientation": "h", "y": -0.25},
-    }
-    return {"data": traces, "layout": layout, "tools": False}
+    return stacked_shares(traces, "samples so far", _HEIGHT)
 
 
 def _plane(result: LabelingReport, colors: dict[str, str]) -> Chart | None:
